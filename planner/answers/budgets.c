@@ -87,10 +87,14 @@ static double consider(struct memory_search *least, struct search_result *result
     return seconds;
 }
 
+/* Whoever follows the answer searches all layouts, so a budget that only a narrow search takes is
+ * not enough. */
 static bool is_enough(struct memory_search *least, const struct narrow_search *narrow,
                       uint64_t budget)
 {
     *least->budget = budget;
+    if (!requirement_is_met(least->trace, &least->options, NULL))
+        return false;
     double seconds = consider(least, narrow_search_run(narrow, &least->options));
 
     if (seconds > least->most_seconds && seconds <= HOPELESS * least->most_seconds)

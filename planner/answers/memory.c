@@ -182,19 +182,21 @@ static bool print_least(const struct question *question, const GArray *stages,
     return ok;
 }
 
-/* Prints the command that searches a plan for what the found one takes. */
+/* Prints the command that searches a plan for what the found one takes. A search may refuse exactly
+ * the host memory that a plan takes, because it chooses which chunks have a place there before it
+ * has a plan. So the host's budget is the one that the plan was found with. */
 static void print_command(const struct question *question, enum min_memory_kind memory,
                           const struct least_plan *least, FILE *out)
 {
-    uint64_t taken = min_memory_taken(plan_of(least), memory);
+    const struct plan *plan = plan_of(least);
     uint32_t ranks = question->trace->ranks;
     bool device = memory == MIN_DEVICE_MEMORY;
     fprintf(out, "Plan for the least %s memory: ", device ? "device" : "host");
-    question_print_plan_command(
-        question, ranks > 1 ? ranks : question->gpus, question->nodes,
-        run_stage_of(least->stage->trace),
-        device_memory(question, device ? taken : question->search->device_budget),
-        device ? question->search->host_budget : taken, true, out);
+    question_print_plan_command(question, ranks > 1 ? ranks : question->gpus, question->nodes,
+                                run_stage_of(least->stage->trace),
+                                device_memory(question, device ? min_memory_taken(plan, memory)
+                                                               : question->search->device_budget),
+                                plan->host_budget, true, out);
 }
 
 static bool answer_least(const struct question *question, const GArray *stages,

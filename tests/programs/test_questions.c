@@ -195,14 +195,21 @@ static void test_max_model_of_ranks(void)
     workshop_free(workshop);
 }
 
+/* Runs the command that the answer prints behind these words. */
+static void follow(const struct workshop *workshop, const char *answer, const char *words)
+{
+    const char *plan = strstr(answer, words);
+    if (!plan)
+        g_error("no '%s' in: %s", words, answer);
+    plan += strlen(words);
+    g_autofree char *command = g_strndup(plan, strcspn(plan, "\n"));
+    workshop_must_run(workshop, command);
+}
+
 /* Runs the command that plans for the answer. */
 static void make_plan_of(const struct workshop *workshop, const char *answer)
 {
-    const char *plan = strstr(answer, "Its plan: ");
-    g_assert_nonnull(plan);
-    plan += strlen("Its plan: ");
-    g_autofree char *command = g_strndup(plan, strcspn(plan, "\n"));
-    workshop_must_run(workshop, command);
+    follow(workshop, answer, "Its plan: ");
 }
 
 /* Returns the least number of GPUs with which a step takes at most the time. */
@@ -293,6 +300,25 @@ static void test_min_memory(void)
     g_assert_cmpuint(device[1], <, device[0]);
     g_assert_cmpuint(host[2], <=, host[0]);
     outcome_clear(&answer);
+    workshop_free(workshop);
+}
+
+/* The commands for the least memories make plans, also where a plan takes less of the host than any
+ * search would take for a budget. */
+static void test_min_memory_commands(void)
+{
+    static const char *const budgets[] = {"--device-memory 60%", "--device-memory 90%",
+                                          "--device-memory 60% --link h2d=1GB/s,d2h=1GB/s"};
+    struct workshop *workshop = workshop_new();
+    synthesise(workshop);
+    for (int i = 0; i < draws(1, G_N_ELEMENTS(budgets)); i++) {
+        struct outcome answer = run(workshop, "pstar-plan run.pstar --min-memory 20%% %s " PLATFORM,
+                                    budgets[i]);
+        g_assert_cmpint(answer.status, ==, DONE);
+        follow(workshop, answer.out, "Plan for the least device memory: ");
+        follow(workshop, answer.out, "Plan for the least host memory: ");
+        outcome_clear(&answer);
+    }
     workshop_free(workshop);
 }
 
@@ -550,6 +576,7 @@ int main(int argc, char **argv)
     g_test_add_func("/questions/max-batch", test_max_batch);
     draws_test(1, 6, "/questions/max-model", test_max_model);
     g_test_add_func("/questions/min-memory", test_min_memory);
+    g_test_add_func("/questions/min-memory-commands", test_min_memory_commands);
     g_test_add_func("/questions/choices", test_choices_of_trace);
     g_test_add_func("/questions/sensitivity", test_sensitivity);
     draws_test(1, 6, "/questions/max-model-of-ranks", test_max_model_of_ranks);
