@@ -117,6 +117,12 @@ uint64_t variants_nanoseconds(const struct plan *plan)
     return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
 }
 
+bool variants_is_bounded(const struct variant_search *c, const struct variant *variant)
+{
+    return c->options->objective == OBJECTIVE_TIME &&
+           variant->alternative.bound >= variants_nanoseconds(c->best->plan);
+}
+
 bool variants_prefers(const struct variant_search *c, const struct plan *plan,
                       const struct plan *than)
 {

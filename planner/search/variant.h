@@ -52,6 +52,9 @@ struct variant *variants_find(const struct variant_search *search, const struct 
 struct variant *variants_add(struct variant_search *search, const struct run_choices *run,
                              struct trace *trace);
 
+/* Returns whether the best plan is no slower than the variant's bound, if time is what counts. */
+bool variants_is_bounded(const struct variant_search *search, const struct variant *variant);
+
 /* Returns whether the variant offloads other layers than the trace. */
 bool variants_offload_differs(const struct variant_search *search, const struct variant *variant);
 
@@ -112,5 +115,29 @@ struct search_result *variants_search_fully(const struct trace *trace, const str
 /* Finds plans with low effort and the layout of the best plan so far: with its updates, and with
  * more or fewer of them on the host, since what pays depends on the room on the device. */
 void variants_plan_quickly(struct variant_search *search, struct variant *variant);
+
+/* Takes the plan and the baselines of a variant's search. Takes ownership of `result`, which may be
+ * NULL. */
+void variants_take_result(struct variant_search *search, struct variant *variant,
+                          struct search_result *result);
+
+/* Runs the first part of the search for the best of the variants from the one numbered `from` on.
+ * Returns it, or NULL if it is not good enough beside `than`. */
+struct variant *variants_begin_contender(struct variant_search *search, guint from,
+                                         const struct variant *than);
+
+/* Runs the first part of the searches for the best variants. */
+void variants_begin_contenders(struct variant_search *search);
+
+/* Runs the second part of a search that was begun. */
+void variants_finish(struct variant_search *search, struct variant *variant);
+
+/* Finishes the best variant's search, unless it had low effort only. In small iterations it
+ * finishes the others' too, since only then it shows which is best. */
+void variants_finish_best(struct variant_search *search);
+
+/* Tries the baselines of the variants whose searches are not finished: the search of one variant
+ * ends with baselines of that variant alone. */
+void variants_sweep_others(struct variant_search *search);
 
 #endif
