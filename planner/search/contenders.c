@@ -15,13 +15,7 @@
 /* The most variants that were second to the first and are searched, too. Low effort does not tell
  * the best of those that are alike. An iteration with at most so many operators is searched
  * quickly. */
-enum {
-    FEW_OPERATORS = 500,
-    CONTENDERS_QUICK = 3,
-    MORE_OPERATORS = 2000,
-    CONTENDERS = 2,
-    CONTENDERS_SLOW = 1
-};
+enum { FEW_OPERATORS = 500, MORE_OPERATORS = 2000, CONTENDERS = 3, CONTENDERS_SLOW = 1 };
 
 static double how_nearly(const struct variant_search *c, const struct variant *variant)
 {
@@ -109,30 +103,52 @@ struct variant *variants_begin_contender(struct variant_search *c, guint from,
     return contender;
 }
 
-void variants_finish(struct variant_search *c, struct variant *variant)
+/* Runs the second part of a search that was begun. */
+static void go_on(struct variant_search *c, struct variant *variant)
+{
+    const struct search_options options = variants_remaining(c, 1);
+    if (variant->search && !c->stopped)
+        variants_take_result(c, variant, search_go_on(variant->search, options.time_limit, NULL));
+}
+
+/* Runs the last part. */
+static void end(struct variant_search *c, struct variant *variant)
 {
     const struct search_options options = variants_remaining(c, 1);
     if (!variant->search || c->stopped)
         return;
-    variants_take_result(c, variant, search_go_on(variant->search, options.time_limit, NULL));
+    variants_take_result(c, variant, search_end(variant->search, options.time_limit, NULL));
     g_clear_pointer(&variant->search, search_free);
     variant->swept = true;
 }
 
+void variants_finish(struct variant_search *c, struct variant *variant)
+{
+    go_on(c, variant);
+    end(c, variant);
+}
+
+/* In iterations of few operators all searches that were begun are finished, since only then it
+ * shows which is best. In those of some more, only the last part is left to the best one. */
 void variants_finish_best(struct variant_search *c)
 {
-    variants_finish(c, c->best);
-    for (guint i = 0; i < c->variants->len && c->trace->operator_count <= FEW_OPERATORS; i++)
-        variants_finish(c, g_ptr_array_index(c->variants, i));
+    void (*search)(struct variant_search * c, struct variant * variant) =
+        c->trace->operator_count <= FEW_OPERATORS ? variants_finish : go_on;
+    struct variant *best = c->best;
+    search(c, best);
+    for (guint i = 0; i < c->variants->len && c->trace->operator_count <= MORE_OPERATORS; i++) {
+        struct variant *other = g_ptr_array_index(c->variants, i);
+        if (other != best)
+            search(c, other);
+    }
+    end(c, c->best);
 }
 
 void variants_begin_contenders(struct variant_search *c)
 {
     uint32_t operators = c->trace->operator_count;
-    uint32_t most = operators <= FEW_OPERATORS    ? CONTENDERS_QUICK
-                    : operators <= MORE_OPERATORS ? CONTENDERS
-                                                  : CONTENDERS_SLOW;
-    for (uint32_t i = 0; i < most && !(i && most < CONTENDERS_QUICK && c->best->close); i++)
+    uint32_t most = operators <= MORE_OPERATORS ? CONTENDERS : CONTENDERS_SLOW;
+    for (uint32_t i = 0; i < most && !(i && operators > FEW_OPERATORS && c->best->close); i++)
         variants_begin_contender(c, 0, c->first);
 }
 

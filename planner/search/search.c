@@ -491,7 +491,7 @@ static bool may_gain(const struct search *search)
 
 /* Goes on where the bound is far below: with placements that were pruned though they might be
  * better, and with random changes of trials that differ, until they gain nothing. */
-static void search_thoroughly(struct search *search, GRand *random)
+static void search_thoroughly(struct search *search)
 {
     search->context.thorough = may_gain(search);
     if (!search->context.thorough)
@@ -500,7 +500,7 @@ static void search_thoroughly(struct search *search, GRand *random)
     search_try_sides(search);
     for (uint32_t idle = 0; idle < IDLE_MOST && may_gain(search);) {
         double before = search->context.incumbent->plan->predicted.iteration_seconds;
-        search_change(search, random);
+        search_change(search, search->random);
         repeat_best(search);
         double now = search->context.incumbent->plan->predicted.iteration_seconds;
         idle = now < (1 - LEAST_GAIN) * before ? 0 : idle + 1;
@@ -511,7 +511,6 @@ static void search_thoroughly(struct search *search, GRand *random)
 /* Searches around the best of those. */
 static void search_deep(struct search *search)
 {
-    g_autoptr(GRand) random = g_rand_new_with_seed(search->options.seed);
     begin_stage(search, "compared layouts");
     if (search->context.strategies && is_long(search))
         try_layouts_placed(search);
@@ -525,12 +524,17 @@ static void search_deep(struct search *search)
         if (search->options.objective != OBJECTIVE_TRAFFIC)
             search_try_orders(search);
         try_cases(search);
-        search_change(search, random);
+        search_change(search, search->random);
     }
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);
     repeat_best(search);
-    search_thoroughly(search, random);
+}
+
+/* Does what only the best trace of a run is worth. */
+static void search_last(struct search *search)
+{
+    search_thoroughly(search);
     begin_stage(search, "timed policies and strategies with the plan's chunks");
     search_sweep_baselines(search);
 }
@@ -556,6 +560,7 @@ struct search *search_new(const struct trace *trace, const struct search_options
                                          .unclipped = options->unclipped};
     search->choices = layout_choices_new(trace, options->layouts, options->start);
     search->trials = trials_new();
+    search->random = g_rand_new_with_seed(options->seed);
     search->stage = "timed policies and strategies";
     search->mixes = g_ptr_array_new_with_free_func(g_free);
     search->first_update = search->traced_first = search_traced_first(trace);
@@ -578,6 +583,7 @@ void search_free(struct search *search)
     if (!search)
         return;
     g_array_unref(search->trials);
+    g_rand_free(search->random);
     g_ptr_array_unref(search->mixes);
     g_clear_pointer(&search->strategies, g_ptr_array_unref);
     g_clear_pointer(&search->tuned, g_ptr_array_unref);
@@ -592,23 +598,32 @@ struct search_result *search_begin(struct search *search, GError **error)
     return search_result_of(search, error);
 }
 
-struct search_result *search_go_on(struct search *search, double time_limit, GError **error)
+/* Goes on with a part of the search that has a time limit of its own. */
+static struct search_result *run_part(struct search *search, void (*part)(struct search *search),
+                                      double time_limit, GError **error)
 {
     limit_time(search, time_limit);
     g_atomic_int_set(&search->stop, 0);
-    search_deep(search);
+    part(search);
     return search_result_of(search, error);
+}
+
+struct search_result *search_go_on(struct search *search, double time_limit, GError **error)
+{
+    return run_part(search, search_deep, time_limit, error);
+}
+
+struct search_result *search_end(struct search *search, double time_limit, GError **error)
+{
+    return run_part(search, search_last, time_limit, error);
 }
 
 struct search_result *search_only_sweep(struct search *search, const struct plan *best,
                                         double time_limit, GError **error)
 {
-    limit_time(search, time_limit);
-    g_atomic_int_set(&search->stop, 0);
     search->context.elsewhere = best;
     search->context.near_ratio = NEAR_RATIO_BRIEF;
-    search_sweep_baselines(search);
-    return search_result_of(search, error);
+    return run_part(search, search_sweep_baselines, time_limit, error);
 }
 
 struct search_result *search_plan(const struct trace *trace, const struct search_options *options,
@@ -617,6 +632,7 @@ struct search_result *search_plan(const struct trace *trace, const struct search
     struct search *search = search_new(trace, options);
     search_broad(search);
     search_deep(search);
+    search_last(search);
     struct search_result *result = search_result_of(search, error);
     search_free(search);
     return result;

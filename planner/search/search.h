@@ -86,16 +86,18 @@ void search_result_free(struct search_result *result);
 struct search_result *search_briefly(const struct trace *trace,
                                      const struct search_options *options, GError **error);
 
-/* The search in two parts, to compare several traces. search_begin finds a place for the optimizer
- * and a layout, which shows how good a plan the trace allows. search_go_on continues from there,
- * with a time limit of its own (seconds; 0 for no limit). Both return what search_plan returns. If
- * the second finds no better plan, it returns the first one's plan. The trace and what the options
- * point to, except for the layouts, outlive the search. */
+/* The search in three parts, to compare several traces. search_begin finds a place for the
+ * optimizer and a layout, which shows how good a plan the trace allows. search_go_on improves the
+ * best plans. search_end tries what takes longest, if the plan is far above its bound, and the
+ * baselines with the plan's chunks. The last two have time limits of their own (seconds; 0 for no
+ * limit). Each returns what search_plan returns: the best plan so far. The trace and what the
+ * options point to, except for the layouts, outlive the search. */
 struct search *search_new(const struct trace *trace, const struct search_options *options);
 struct search_result *search_begin(struct search *search, GError **error);
 struct search_result *search_go_on(struct search *search, double time_limit, GError **error);
+struct search_result *search_end(struct search *search, double time_limit, GError **error);
 
-/* Ends a search without its second part, or one that was not begun: only tries the baselines with
+/* Ends a search without its last part, or one that was not begun: only tries the baselines with
  * which that part ends. Leaves out those that are known to be worse than `best`, the best plan of
  * another trace of the run. Returns what search_plan returns. */
 struct search_result *search_only_sweep(struct search *search, const struct plan *best,

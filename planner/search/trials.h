@@ -196,6 +196,7 @@ struct search {
     bool certain;                 /* the running trials finish even if the search is stopped, unless
                                      it is in a hurry */
     GPtrArray *mixes;             /* [tensor_count] each, of placements */
+    GRand *random;                /* of random changes */
     double bound;                 /* seconds; practically no plan is faster */
     gint64 deadline;  /* microseconds, monotonic; 0 for no limit; waits for the first plan */
     gint stop, found; /* atomic; found: a trial has a plan */

@@ -129,11 +129,11 @@ struct variant *variants_begin_contender(struct variant_search *search, guint fr
 /* Runs the first part of the searches for the best variants. */
 void variants_begin_contenders(struct variant_search *search);
 
-/* Runs the second part of a search that was begun. */
+/* Runs the other parts of a search that was begun. */
 void variants_finish(struct variant_search *search, struct variant *variant);
 
-/* Finishes the best variant's search, unless it had low effort only. In small iterations it
- * finishes the others' too, since only then it shows which is best. */
+/* Finishes the best variant's search, unless it had low effort only. In short iterations it goes on
+ * with the others that were begun, too. */
 void variants_finish_best(struct variant_search *search);
 
 /* Tries the baselines of the variants whose searches are not finished: the search of one variant
