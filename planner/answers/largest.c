@@ -25,7 +25,8 @@ struct family {
 enum largest_way {
     LARGEST_KEPT,
     LARGEST_RECOMPUTED, /* all layers are computed again */
-    LARGEST_OFFLOADED,  /* all layers are recomputed, and their inputs may be offloaded */
+    LARGEST_INPUTS,     /* all layers are recomputed, and their inputs may be offloaded */
+    LARGEST_OFFLOADED,  /* no layer is recomputed, and all activations may be offloaded */
     LARGEST_WAYS
 };
 
@@ -46,7 +47,7 @@ struct largest_job {
 
 struct largest {
     uint32_t value;
-    enum largest_way way; /* the faster of the first two; the last one if neither has a plan */
+    enum largest_way way; /* the faster of the first two, or else the first that has a plan */
     uint32_t stage;       /* of several ranks: the faster one */
     struct trace *trace;  /* of the value */
     struct search_result *result; /* plan of a full search */
@@ -254,6 +255,7 @@ static bool try_ways(const struct largest_job *job, uint32_t value, struct large
     uint32_t stage = job->stage;
     bool ok = try(job, value, LARGEST_KEPT, stage, largest) &&
               try(job, value, LARGEST_RECOMPUTED, stage, largest) &&
+              (largest->result || try(job, value, LARGEST_INPUTS, stage, largest)) &&
               (largest->result || try(job, value, LARGEST_OFFLOADED, stage, largest));
     largest->value = value;
     for (stage = job->first_faster; ok && largest->result && stage < job->stage; stage++)
@@ -313,14 +315,15 @@ static struct trace *synthesise(const struct question *question, const struct mo
                                 uint32_t batch, enum largest_way way, uint32_t stage,
                                 GError **error)
 {
+    const bool recompute = way == LARGEST_RECOMPUTED || way == LARGEST_INPUTS;
     g_autofree uint8_t *all = g_new(uint8_t, config->layers);
     memset(all, 1, config->layers);
     const struct model_job job = {.choices = {.batch = batch,
                                               .micro_batches = ranks_of(question),
                                               .stage = (uint8_t)stage,
                                               .fast = question->fast,
-                                              .recompute = way >= LARGEST_RECOMPUTED ? all : NULL,
-                                              .offload = way == LARGEST_OFFLOADED ? all : NULL},
+                                              .recompute = recompute ? all : NULL,
+                                              .offload = way >= LARGEST_INPUTS ? all : NULL},
                                   .sequence = sequence_of(question, config),
                                   .ranks = ranks_of(question),
                                   .precision = strcmp(precision_of(question), "bf16") ? MODEL_FP32
@@ -363,7 +366,8 @@ static const struct {
 } ways[LARGEST_WAYS] = {
     {"no layer recomputed", ""},
     {"all layers recomputed", " --recompute all"},
-    {"all layers recomputed and offloaded", " --recompute all --offload-activations all"}};
+    {"all layers recomputed and offloaded", " --recompute all --offload-activations all"},
+    {"all layers offloaded", " --offload-activations all"}};
 
 /* Prints how the model is trained, and what that takes. */
 static void print_plan(const struct question *question, const struct model_config *config,

@@ -57,11 +57,12 @@ static struct run_choices *begin_lean(const struct least *least, unsigned scope)
     return run;
 }
 
-static struct run_choices *lean(const struct least *least, unsigned scope, bool offload, bool twice)
+static struct run_choices *lean(const struct least *least, unsigned scope, bool recompute,
+                                bool offload, bool twice)
 {
     struct run_choices *run = begin_lean(least, scope);
     if (scope & RUN_RECOMPUTE)
-        memset(run->recompute, 1, run->layer_count);
+        memset(run->recompute, recompute, run->layer_count);
     if (offload)
         memset(run->offload, 1, run->layer_count);
     run->host_embedding &= !twice;
@@ -76,13 +77,15 @@ static void consider_lean(struct least *least, unsigned scope)
     if (scope & RUN_STAGE)
         consider(least, begin_lean(least, scope));
     for (int offload = 0; offload < (scope & RUN_OFFLOAD ? 2 : 1); offload++) {
-        consider(least, lean(least, scope, offload, twice));
+        consider(least, lean(least, scope, true, offload, twice));
         if (scope & RUN_MASTERS && !derivation_model(least->derivation)->iteration->job.unfused &&
             (twice || !least->traced->split_masters))
-            consider(least, lean(least, scope, offload, true));
+            consider(least, lean(least, scope, true, offload, true));
     }
+    if (scope & RUN_OFFLOAD)
+        consider(least, lean(least, scope, false, true, twice));
     if (scope & RUN_MICRO_BATCHES) {
-        struct run_choices *run = lean(least, scope, scope & RUN_OFFLOAD,
+        struct run_choices *run = lean(least, scope, true, scope & RUN_OFFLOAD,
                                        twice && least->traced->batch == 1);
         run->micro_batches *= run->batch;
         run->batch = 1;

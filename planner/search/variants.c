@@ -371,17 +371,24 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
     return true;
 }
 
-/* Searches a variant that needs little memory, if the traced one does not fit. */
-static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, bool twice,
-                        GError **error)
+/* Choices that need little memory. */
+struct lean {
+    bool possible;
+    bool recompute, offload; /* all layers */
+    bool twice;              /* backward runs twice */
+    uint32_t batch;          /* sequences in a micro-batch */
+};
+
+/* Searches such a variant, if the traced one does not fit. */
+static bool search_lean(struct variant_search *c, const struct lean *lean, GError **error)
 {
     struct run_choices *run = run_choices_copy(c->traced);
-    variants_recompute_first(c, run, c->layers);
-    if (offload)
+    variants_recompute_first(c, run, lean->recompute ? c->layers : 0);
+    if (lean->offload)
         memset(run->offload, 1, c->layers);
-    run->host_embedding &= !twice;
-    variants_set_batch(c, run, batch);
-    model_choose_backward(run, c->traced, twice);
+    run->host_embedding &= !lean->twice;
+    variants_set_batch(c, run, lean->batch);
+    model_choose_backward(run, c->traced, lean->twice);
     struct trace *trace = c->stopped || variants_find(c, run) ? NULL : variants_trace(c, run);
     run_choices_free(run);
     if (!trace)
@@ -390,18 +397,27 @@ static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, 
     return search_first(c, trace, error);
 }
 
-/* Tries all layers recomputed; then also offloaded; then the same with split masters; then with the
- * smallest micro-batches. */
+/* Tries all layers recomputed; then also offloaded; then the same with split masters. Where a layer
+ * that runs again needs more room than its activations, they are only offloaded. At last
+ * micro-batches are as small as possible. */
 static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
 {
-    uint32_t batch = c->trace->batch;
-    bool twice = c->traced->second_backward, masters = variants_may_split_masters(c, scope);
-    return search_lean(c, false, batch, twice, error) ||
-           (scope & RUN_OFFLOAD && search_lean(c, true, batch, twice, error)) ||
-           (masters && search_lean(c, false, batch, true, error)) ||
-           (masters && scope & RUN_OFFLOAD && search_lean(c, true, batch, true, error)) ||
-           (scope & RUN_MICRO_BATCHES &&
-            search_lean(c, scope & RUN_OFFLOAD, 1, twice && batch == 1, error));
+    const bool offload = scope & RUN_OFFLOAD, twice = c->traced->second_backward,
+               masters = variants_may_split_masters(c, scope),
+               micro_batches = scope & RUN_MICRO_BATCHES;
+    const uint32_t batch = c->trace->batch;
+    const struct lean choices[] = {
+        {true, true, false, twice, batch},
+        {offload, true, true, twice, batch},
+        {masters, true, false, true, batch},
+        {masters && offload, true, true, true, batch},
+        {offload, false, true, twice, batch},
+        {micro_batches, true, offload, twice && batch == 1, 1},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(choices); i++)
+        if (choices[i].possible && search_lean(c, &choices[i], error))
+            return true;
+    return false;
 }
 
 /* Ranks that share parameters need less memory than others. */

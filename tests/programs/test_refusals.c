@@ -59,7 +59,7 @@ static void test_least(void)
         const char *options, *choices;
         const char *lever, *with_lever; /* options with it; NULL if nothing lowers the need */
     } cases[] = {
-        {PLATFORM, "(recomputed layers: all, offloaded layers: all", "with --micro-batch any ",
+        {PLATFORM, "(recomputed layers: none, offloaded layers: all", "with --micro-batch any ",
          PLATFORM "--micro-batch any"},
         {PLATFORM "--micro-batch any", "micro-batches of 1)", NULL, NULL},
         {PLATFORM "--recompute traced", "(as traced)",
@@ -71,7 +71,7 @@ static void test_least(void)
          PLATFORM},
         {PLATFORM "--host-memory 6MiB", "(recomputed layers: all", "with --host-memory unlimited ",
          PLATFORM "--host-memory unlimited"},
-        {"", "(recomputed layers: all", "", NULL}};
+        {"", "(recomputed layers: none, offloaded layers: all", "", NULL}};
     struct workshop *workshop = open_workshop();
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         if (!draws_row(2, G_N_ELEMENTS(cases)))
@@ -91,6 +91,29 @@ static void test_least(void)
     g_autofree char *message = plan_with(workshop, 1024, "", DOES_NOT_FIT);
     g_assert_nonnull(strstr(message, "with a --platform, or a trace of --host-update, the "
                                      "optimizer may run on the host"));
+    workshop_free(workshop);
+}
+
+/* Where layers that run again need more room than their activations, offloading alone needs the
+ * least. No plan for the least memory needs less than what a refusal names. */
+static void test_offload_alone(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "narrow.json",
+                   "{\"model_type\": \"gpt2\", \"n_layer\": 3, \"n_embd\": 64, \"n_head\": 4,\n"
+                   " \"n_positions\": 64, \"vocab_size\": 256}\n");
+    workshop_must_run(workshop, "pstar-trace synth --model narrow.json --batch 2 --seq 32 "
+                                "--precision bf16 " PLATFORM "-o run.pstar");
+    g_autofree char *message = plan_with(workshop, 1, PLATFORM, DOES_NOT_FIT);
+    unsigned unit, least = size_after(message, "nothing fits: ", &unit);
+    g_assert_nonnull(strstr(message, "(recomputed layers: none, offloaded layers: all)"));
+    g_free(plan_with(workshop, least, PLATFORM, DONE));
+    g_free(plan_with(workshop, least - unit, PLATFORM, DOES_NOT_FIT));
+    g_free(plan_with(workshop, 1024, PLATFORM "--objective memory", DONE));
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    g_assert_cmpint(json_integer_value(json_object_get(plan, "device_budget_bytes")), >,
+                    (least - unit) * 1024);
+    json_decref(plan);
     workshop_free(workshop);
 }
 
@@ -187,6 +210,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/refusals/least", test_least);
+    g_test_add_func("/refusals/offload-alone", test_offload_alone);
     g_test_add_func("/refusals/small", test_small);
     g_test_add_func("/refusals/simulated", test_simulated);
     g_test_add_func("/refusals/strategies", test_strategies);
