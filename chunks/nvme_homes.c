@@ -163,8 +163,8 @@ static bool choose(struct nvme_choice *choice, const struct nvme_budget *budget,
         return nvme_choice_fewest(choice, budget, error);
     if (!choice->states->len)
         return refuse(error, "NVMe: without --host-memory it holds optimizer states that are "
-                             "updated on the host, and this plan has none; --host-update puts all "
-                             "updates there");
+                             "updated on the host, and this plan has none; a run or a trace with "
+                             "--host-update has all updates there");
     return budget->buffers ? nvme_choice_buffers(choice, budget, error)
                            : nvme_choice_states(choice, budget, error);
 }
