@@ -23,9 +23,9 @@ offered() { # words; prints one candidate a line
     "$(complete -p "$1" | sed 's/.*-F \([^ ]*\).*/\1/')" "$1" "${*: -1}" ""
     [ ${#COMPREPLY[@]} -eq 0 ] || printf '%s\n' "${COMPREPLY[@]}"
 }
-expect() { # candidates, words
+expect() { # candidates, words; readline shows equal ones once, such as those of an installed pstar
     local candidates
-    candidates=$(offered "${@:2}" | sort | tr '\n' ' ')
+    candidates=$(offered "${@:2}" | sort -u | tr '\n' ' ')
     [ "$candidates" = "$1${1:+ }" ] || fail "${*:2}: offers '$candidates' instead of '$1'"
 }
 
