@@ -15,7 +15,13 @@
 /* The most variants that were second to the first and are searched, too. Low effort does not tell
  * the best of those that are alike. An iteration with at most so many operators is searched
  * quickly. */
-enum { FEW_OPERATORS = 500, MORE_OPERATORS = 2000, CONTENDERS = 3, CONTENDERS_SLOW = 1 };
+enum {
+    FEW_OPERATORS = 500,
+    CONTENDERS_QUICK = 3,
+    MORE_OPERATORS = 2000,
+    CONTENDERS = 2,
+    CONTENDERS_SLOW = 1
+};
 
 static double how_nearly(const struct variant_search *c, const struct variant *variant)
 {
@@ -128,15 +134,29 @@ void variants_finish(struct variant_search *c, struct variant *variant)
     end(c, variant);
 }
 
+/* Returns whether other searches may still find a better plan than that of the best variant, which
+ * may have had low effort only. */
+static bool others_may_gain(const struct variant_search *c)
+{
+    const struct variant *best = c->best;
+    return c->trace->operator_count <= MORE_OPERATORS &&
+           (best->search ? search_is_far(best->search) : !best->close);
+}
+
 /* In iterations of few operators all searches that were begun are finished, since only then it
- * shows which is best. In those of some more, only the last part is left to the best one. */
+ * shows which is best. In longer ones the other searches, and one more, go on if the best plan is
+ * far above its bound, and only the last part is left to the best one. */
 void variants_finish_best(struct variant_search *c)
 {
-    void (*search)(struct variant_search * c, struct variant * variant) =
-        c->trace->operator_count <= FEW_OPERATORS ? variants_finish : go_on;
+    bool quick = c->trace->operator_count <= FEW_OPERATORS;
+    void (*search)(struct variant_search * c, struct variant * variant) = quick ? variants_finish
+                                                                                : go_on;
     struct variant *best = c->best;
     search(c, best);
-    for (guint i = 0; i < c->variants->len && c->trace->operator_count <= MORE_OPERATORS; i++) {
+    bool others = quick || others_may_gain(c);
+    if (others && !quick)
+        variants_begin_contender(c, 0, c->first);
+    for (guint i = 0; i < c->variants->len && others; i++) {
         struct variant *other = g_ptr_array_index(c->variants, i);
         if (other != best)
             search(c, other);
@@ -147,8 +167,10 @@ void variants_finish_best(struct variant_search *c)
 void variants_begin_contenders(struct variant_search *c)
 {
     uint32_t operators = c->trace->operator_count;
-    uint32_t most = operators <= MORE_OPERATORS ? CONTENDERS : CONTENDERS_SLOW;
-    for (uint32_t i = 0; i < most && !(i && operators > FEW_OPERATORS && c->best->close); i++)
+    uint32_t most = operators <= FEW_OPERATORS    ? CONTENDERS_QUICK
+                    : operators <= MORE_OPERATORS ? CONTENDERS
+                                                  : CONTENDERS_SLOW;
+    for (uint32_t i = 0; i < most && !(i && most < CONTENDERS_QUICK && c->best->close); i++)
         variants_begin_contender(c, 0, c->first);
 }
 

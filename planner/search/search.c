@@ -480,13 +480,18 @@ static void repeat_best(struct search *search)
     try_again(search, EFFORT_3, refined(search, FINALISTS_3));
 }
 
-/* Returns whether a plan may be found that is clearly better. */
-static bool may_gain(const struct search *search)
+bool search_is_far(const struct search *search)
 {
     const struct trial *best = search->context.incumbent;
     return best && search->context.strategies && search->options.objective == OBJECTIVE_TIME &&
-           search->job.trace->operator_count <= THOROUGH_MOST && !search_is_over(search) &&
+           !search_is_over(search) &&
            best->plan->predicted.iteration_seconds > WIDE * search->bound;
+}
+
+/* Returns whether thorough rounds are worth their time. */
+static bool may_gain(const struct search *search)
+{
+    return search->job.trace->operator_count <= THOROUGH_MOST && search_is_far(search);
 }
 
 /* Goes on where the bound is far below: with placements that were pruned though they might be

@@ -97,6 +97,10 @@ struct search_result *search_begin(struct search *search, GError **error);
 struct search_result *search_go_on(struct search *search, double time_limit, GError **error);
 struct search_result *search_end(struct search *search, double time_limit, GError **error);
 
+/* Returns whether the search is for the least time, and its best plan far above its bound, so that
+ * more effort may find one that is clearly better. */
+bool search_is_far(const struct search *search);
+
 /* Ends a search without its last part, or one that was not begun: only tries the baselines with
  * which that part ends. Leaves out those that are known to be worse than `best`, the best plan of
  * another trace of the run. Returns what search_plan returns. */
