@@ -164,7 +164,7 @@ class OtherShapes(Loop):
 def refusals(programs):
     """What cannot follow a plan says why, and raises."""
     for kind, text in REFUSED.items():
-        planned(programs, kind, 0.5)
+        planned(programs, kind, 0.02)  # a plan with more room may keep what would be refused
         model, optimizer = make(LOOPS[kind])
         follower = pstar_torch.follow(model, optimizer, "plan.json", f"{kind}.pstar")
         try:
