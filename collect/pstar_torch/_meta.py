@@ -16,7 +16,6 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from . import _session, annotate
 
 
-
 def _holds(tensor):
     """Whether a condition is taken to be true: all() and isfinite() are, as of numbers of a loop that
     trains well."""
