@@ -128,11 +128,14 @@ static uint8_t write_share(const struct costs *costs)
  * balanced as those of the step are, so the extremes are tried, too. */
 static void try_caches_ahead(struct ways *ways, const struct nvme_uses *uses, uint32_t parts)
 {
-    double balanced = try_stays(ways, uses, parts, write_share(ways->job->options->costs));
-    if (balanced > NEAR_CACHE * best_seconds(ways) && isfinite(balanced))
+    static const uint8_t extremes[] = {1, BIAS_PARTS - 1};
+    uint8_t balanced = write_share(ways->job->options->costs);
+    double seconds = try_stays(ways, uses, parts, balanced);
+    if (seconds > NEAR_CACHE * best_seconds(ways) && isfinite(seconds))
         return;
-    try_stays(ways, uses, parts, 1);
-    try_stays(ways, uses, parts, BIAS_PARTS - 1);
+    for (uint32_t i = 0; i < G_N_ELEMENTS(extremes); i++)
+        if (extremes[i] != balanced)
+            try_stays(ways, uses, parts, extremes[i]);
 }
 
 static void try_caches(struct ways *ways)

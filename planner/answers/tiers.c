@@ -9,6 +9,7 @@
 #include "sim/sweep.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A state block takes at most one of so many parts of the host. */
 enum { HOST_BLOCKS = 32 };
@@ -234,16 +235,25 @@ static struct variants_result *search_variants(const struct tiers *tiers,
     return found;
 }
 
-static void search(struct tiers *tiers, unsigned scope, GError **error)
+static bool offloads(const struct variants_result *found)
+{
+    const struct run_choices *choices = found->best->plan->choices;
+    return choices && memchr(choices->offload, 1, choices->layer_count);
+}
+
+/* Returns whether activations leave the device in the plan that the search has found in the end. */
+static bool search(struct tiers *tiers, unsigned scope, GError **error)
 {
     const struct search_options options = options_with_nvme(tiers);
     struct variants_result *found = search_variants(tiers, &options, scope, error);
+    bool leave = found && offloads(found);
     if (found) {
         take_end(tiers, found, error);
     } else {
         least_explain(tiers->trace, &options, scope, error);
         g_prefix_error(error, "with NVMe as if it were host memory: ");
     }
+    return leave;
 }
 
 /* Returns the trace with state blocks that are small beside the host; NULL if they cut nothing, if
@@ -335,8 +345,8 @@ static void end_cut(struct tiers *tiers)
 
 /* A tensor that is not cut is in the host pool with all of its states at once, which takes the room
  * of what could run ahead. Searches with small blocks, and keeps them if that finds a better plan.
- */
-static void search_cut(struct tiers *tiers, unsigned scope)
+ * `leave`, of the search without them, is then of the one with them. */
+static void search_cut(struct tiers *tiers, unsigned scope, bool *leave)
 {
     uint32_t rounds = tiers->scarce_rounds;
     double before = best_seconds(tiers), scarce_seconds = tiers->scarce_seconds;
@@ -345,17 +355,20 @@ static void search_cut(struct tiers *tiers, unsigned scope)
         return;
     begin_cut(tiers, cut);
     scope &= ~(unsigned)RUN_STATE_BLOCKS;
-    search(tiers, scope, NULL);
+    bool cut_leave = search(tiers, scope, NULL);
     search_scarce(tiers, scope);
-    if (best_seconds(tiers) < before)
+    if (best_seconds(tiers) < before) {
+        *leave = cut_leave;
         return;
+    }
     end_cut(tiers);
     tiers->scarce_rounds = rounds;
     tiers->scarce_seconds = scarce_seconds;
 }
 
-/* What takes long on a machine whose link is as slow as its disk takes less on this one. */
-static void search_slowed(struct tiers *tiers, unsigned scope)
+/* What takes long on a machine whose link is as slow as its disk takes less on this one. Returns
+ * whether activations leave the device in the plan that was found in the end. */
+static bool search_slowed(struct tiers *tiers, unsigned scope)
 {
     struct search_options options = options_with_nvme(tiers);
     struct slow_machine slow = {costs_new(options.platform, options.costs->link, NULL), {0}};
@@ -366,10 +379,12 @@ static void search_slowed(struct tiers *tiers, unsigned scope)
         options.platform = &slow.platform;
     }
     struct variants_result *found = search_variants(tiers, &options, scope, NULL);
+    bool leave = found && offloads(found);
     if (found)
         take_end(tiers, found, NULL);
     g_free(slow.platform.host_update.points);
     costs_free(slow.costs);
+    return leave;
 }
 
 /* ---- policies and strategies ---- */
@@ -483,19 +498,19 @@ static uint32_t count_searches(unsigned scope)
     return 1 + (scope & RUN_OFFLOAD ? 6 : 4) + (scope & RUN_STATE_BLOCKS ? 1 : 0) + SCARCE_ROUNDS;
 }
 
-/* Searches with NVMe in one way after the other. */
+/* Searches with NVMe in one way after the other. Where activations do not leave the device, a
+ * search that forbids it would find the same again. */
 static void search_ways(struct tiers *tiers, unsigned scope, GError **error)
 {
-    search(tiers, scope, error);
-    search_cut(tiers, scope);
+    bool leave = search(tiers, scope, error);
+    search_cut(tiers, scope, &leave);
     scope &= tiers->cut ? ~(unsigned)RUN_STATE_BLOCKS : ~0u;
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     search_scarce(tiers, scope);
-    if (without != scope && may_go_on(tiers))
+    if (leave && without != scope && may_go_on(tiers))
         search(tiers, without, NULL);
-    if (may_go_on(tiers))
-        search_slowed(tiers, scope);
-    if (without != scope && may_go_on(tiers))
+    leave = may_go_on(tiers) && search_slowed(tiers, scope);
+    if (leave && without != scope && may_go_on(tiers))
         search_slowed(tiers, without);
     leave_parts(tiers->series, SCARCE_ROUNDS - tiers->scarce_rounds + SWEEPS);
     search_scarce(tiers, scope);
