@@ -78,6 +78,7 @@ void certificate_free(struct certificate *certificate)
     g_free(certificate->platform);
     g_free(certificate->link);
     g_free(certificate->traffic.prices);
+    g_free(certificate->time.nvme.prices);
     for (int i = 0; i < CERTIFICATE_CASES_MOST; i++)
         certificate_prices_clear(&certificate->time.cases[i].prices);
     certificate_alternatives_free(certificate->alternatives, certificate->alternative_count);
@@ -150,14 +151,20 @@ static json_t *gap_json(uint64_t achieved, uint64_t bound)
     return isfinite(gap) ? json_real(gap) : json_null();
 }
 
+static json_t *room_prices_json(const struct certificate_price *prices, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(
+            array, json_pack("[I,I]", (json_int_t)prices[i].moment, (json_int_t)prices[i].price));
+    return array;
+}
+
 static json_t *traffic_json(const struct certificate_traffic *traffic)
 {
-    json_t *prices = json_array();
-    for (uint32_t i = 0; i < traffic->price_count; i++)
-        json_array_append_new(prices, json_pack("[I,I]", (json_int_t)traffic->prices[i].moment,
-                                                (json_int_t)traffic->prices[i].price));
     return json_pack("{s:I,s:I,s:o}", "achieved_bytes", (json_int_t)traffic->achieved,
-                     "lower_bound_bytes", (json_int_t)traffic->bound, "room_prices", prices);
+                     "lower_bound_bytes", (json_int_t)traffic->bound, "room_prices",
+                     room_prices_json(traffic->prices, traffic->price_count));
 }
 
 static json_t *windows_json(const struct certificate_prices *prices)
@@ -226,6 +233,15 @@ static void set_joint(json_t *object, const struct certificate_joint *joint)
                                       (json_int_t)joint->host, (json_int_t)joint->kept));
 }
 
+static void set_nvme(json_t *object, const struct certificate_nvme *nvme)
+{
+    if (nvme->prices)
+        json_object_set_new(object, "nvme_prices",
+                            json_pack("{s:I,s:I,s:o}", "read_weight", (json_int_t)nvme->read_weight,
+                                      "write_weight", (json_int_t)nvme->write_weight, "room_prices",
+                                      room_prices_json(nvme->prices, nvme->price_count)));
+}
+
 static json_t *time_json(const struct certificate_time *time)
 {
     json_t *object = json_pack("{s:I,s:I,s:b}", "achieved_ns", (json_int_t)time->achieved,
@@ -236,6 +252,7 @@ static json_t *time_json(const struct certificate_time *time)
     else
         set_prices(object, &time->cases[0].prices);
     set_joint(object, &time->joint);
+    set_nvme(object, &time->nvme);
     return object;
 }
 
@@ -347,29 +364,34 @@ static void read_gap(struct certificate_reader *reader, const json_t *value, uin
         fault(reader, "a lower bound is above what the plan achieves");
 }
 
+static struct certificate_price *read_room_prices(struct certificate_reader *reader,
+                                                  const json_t *prices, uint32_t *count)
+{
+    uint64_t least = 0;
+    if (!json_is_array(prices) || json_array_size(prices) >= UINT32_MAX)
+        fault(reader, "room_prices must be an array");
+    *count = (uint32_t)json_array_size(prices);
+    struct certificate_price *read = g_new0(struct certificate_price, MAX(*count, 1));
+    for (uint32_t i = 0; i < *count && !reader->reason; i++) {
+        const json_t *pair = json_array_get(prices, i);
+        read[i].moment = (uint32_t)read_number(reader, json_array_get(pair, 0), UINT32_MAX - 1);
+        read[i].price = read_number(reader, json_array_get(pair, 1), UINT32_MAX);
+        if (read[i].moment < least)
+            fault(reader, "the moments of room_prices must ascend");
+        least = read[i].moment + 1ULL;
+    }
+    return read;
+}
+
 static void read_traffic(struct certificate_reader *reader, const json_t *root,
                          struct certificate_traffic *t)
 {
     const json_t *object = json_object_get(root, "traffic");
-    const json_t *prices = json_object_get(object, "room_prices");
-    uint64_t least = 0;
     t->achieved = read_number(reader, json_object_get(object, "achieved_bytes"), INT64_MAX);
     t->bound = read_number(reader, json_object_get(object, "lower_bound_bytes"), INT64_MAX);
     read_gap(reader, json_object_get(json_object_get(root, "gap"), "traffic"), t->achieved,
              t->bound);
-    if (!json_is_array(prices) || json_array_size(prices) >= UINT32_MAX)
-        fault(reader, "room_prices must be an array");
-    t->price_count = (uint32_t)json_array_size(prices);
-    t->prices = g_new0(struct certificate_price, t->price_count);
-    for (uint32_t i = 0; i < t->price_count && !reader->reason; i++) {
-        const json_t *pair = json_array_get(prices, i);
-        t->prices[i].moment = (uint32_t)read_number(reader, json_array_get(pair, 0),
-                                                    UINT32_MAX - 1);
-        t->prices[i].price = read_number(reader, json_array_get(pair, 1), UINT32_MAX);
-        if (t->prices[i].moment < least)
-            fault(reader, "the moments of room_prices must ascend");
-        least = t->prices[i].moment + 1ULL;
-    }
+    t->prices = read_room_prices(reader, json_object_get(object, "room_prices"), &t->price_count);
 }
 
 static struct certificate_window read_window(struct certificate_reader *reader, const json_t *entry)
@@ -473,6 +495,22 @@ static struct certificate_joint read_joint(struct certificate_reader *reader, co
         .kept = read_number(reader, json_array_get(array, 4), CERTIFICATE_ROOM_PRICE_MOST)};
 }
 
+enum { WEIGHT_MOST = 1 << 30 }; /* BOUND_PRICE_SCALE of planner/proof/bound.h */
+
+static struct certificate_nvme read_nvme(struct certificate_reader *reader, const json_t *object)
+{
+    struct certificate_nvme nvme = {0};
+    if (!object) /* only where this bound is the largest */
+        return nvme;
+    nvme.read_weight = (uint32_t)read_number(reader, json_object_get(object, "read_weight"),
+                                             WEIGHT_MOST);
+    nvme.write_weight = (uint32_t)read_number(reader, json_object_get(object, "write_weight"),
+                                              WEIGHT_MOST);
+    nvme.prices = read_room_prices(reader, json_object_get(object, "room_prices"),
+                                   &nvme.price_count);
+    return nvme;
+}
+
 static void read_time(struct certificate_reader *reader, const json_t *root,
                       struct certificate_time *time)
 {
@@ -488,6 +526,7 @@ static void read_time(struct certificate_reader *reader, const json_t *root,
     else
         read_prices(reader, object, &time->cases[0].prices);
     time->joint = read_joint(reader, json_object_get(object, "joint_prices"));
+    time->nvme = read_nvme(reader, json_object_get(object, "nvme_prices"));
 }
 
 static uint8_t read_outcome(struct certificate_reader *reader, const json_t *entry)

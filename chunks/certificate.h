@@ -91,15 +91,26 @@ struct certificate_joint {
     uint64_t h2d, d2h, host, kept;
 };
 
+/* The prices of a bound of the time from what passes NVMe. A byte that is read or written counts as
+ * its weight says, in units of 1 / BOUND_PRICE_SCALE. The prices are of a byte of the memories
+ * above NVMe together, at moments of planner/proof/nvme_reuses.h; BOUND_PRICE_SCALE stands for a
+ * byte that counts fully. */
+struct certificate_nvme {
+    uint32_t read_weight, write_weight;
+    struct certificate_price *prices; /* [price_count] moments ascending; NULL: no such bound */
+    uint32_t price_count;
+};
+
 struct certificate_time {
     uint64_t achieved, bound; /* nanoseconds */
     bool either_side; /* whether the bound holds for any placement of the groups' optimizers, or
                          only for the plan's */
     struct certificate_joint joint;
-    /* The bound is the least of the cases, or that of `joint`, or of what NVMe must read and write,
-     * if that is larger (planner/proof/nvme_bound.h). The cases are the
-     * leaves of a binary tree from left to right: each of its inner nodes is a group, which is on
-     * the device to the left of it and on the host to the right. A single case has no branches. */
+    struct certificate_nvme nvme;
+    /* The bound is the least of the cases, or that of `joint` or `nvme`, or of what NVMe must read
+     * and write (planner/proof/nvme_bound.h), if that is larger. The cases are the leaves of a
+     * binary tree from left to right: each of its inner nodes is a group, which is on the device to
+     * the left of it and on the host to the right. A single case has no branches. */
     struct certificate_case cases[CERTIFICATE_CASES_MOST];
     uint32_t case_count;
 };

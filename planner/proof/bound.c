@@ -200,9 +200,6 @@ bool bound_excludes(const struct trace *trace, const struct platform *platform,
 
 /* ---- traffic ---- */
 
-/* Bytes times BOUND_PRICE_SCALE. Sums of prices stay below 2^64 and bytes below 2^61. */
-__extension__ typedef __int128 scaled_bytes;
-
 /* Above every cost. */
 #define NEVER ((scaled_bytes)1 << 120)
 
@@ -225,9 +222,14 @@ static uint64_t span_price(const struct reuses *reuses, const struct reuse *reus
     return paid[reuses->moment_count] - before + paid[reuse->to];
 }
 
+/* What a chunk's copies cost. */
+struct copy_costs {
+    scaled_bytes fetch, write;
+};
+
 /* Advances over one interval: `cost` holds the least cost by whether the chunk is dirty (1) or not.
  */
-static void pass(const struct reuse *reuse, scaled_bytes copy, scaled_bytes room,
+static void pass(const struct reuse *reuse, const struct copy_costs *copies, scaled_bytes room,
                  scaled_bytes cost[2])
 {
     scaled_bytes next[2] = {NEVER, NEVER};
@@ -235,8 +237,9 @@ static void pass(const struct reuse *reuse, scaled_bytes copy, scaled_bytes room
         bool dirty = (before || reuse->flags & REUSE_DIRTIES) && !(reuse->flags & REUSE_DEAD);
         for (int retained = 0; retained < (reuse_can_retain(reuse) ? 2 : 1); retained++) {
             bool cleans = dirty && (!retained || reuse->flags & REUSE_FLUSH);
-            scaled_bytes fetch = reuse->flags & REUSE_REFETCH ? copy : 0;
-            scaled_bytes total = cost[before] + (cleans ? copy : 0) + (retained ? room : fetch);
+            scaled_bytes fetch = reuse->flags & REUSE_REFETCH ? copies->fetch : 0;
+            scaled_bytes total = cost[before] + (cleans ? copies->write : 0) +
+                                 (retained ? room : fetch);
             int after = dirty && !cleans;
             next[after] = MIN(next[after], total);
         }
@@ -247,26 +250,38 @@ static void pass(const struct reuse *reuse, scaled_bytes copy, scaled_bytes room
 
 /* Returns the cheapest way through the intervals of a chunk from state `start` back to it. */
 static scaled_bytes cheapest_cycle(const struct reuses *reuses, uint32_t chunk,
-                                   const uint64_t *paid, int start)
+                                   const struct copy_weights *weights, const uint64_t *paid,
+                                   int start)
 {
+    const scaled_bytes bytes = (scaled_bytes)reuses->copy_bytes[chunk];
+    const struct copy_costs copies = {bytes * weights->fetched, bytes * weights->written};
     scaled_bytes cost[2] = {start ? NEVER : 0, start ? 0 : NEVER};
     for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++) {
         const struct reuse *reuse = &reuses->items[g];
-        pass(reuse, (scaled_bytes)reuses->copy_bytes[chunk] * BOUND_PRICE_SCALE,
+        pass(reuse, &copies,
              (scaled_bytes)reuses->slot_bytes[chunk] * span_price(reuses, reuse, paid), cost);
     }
     return cost[start];
 }
 
-uint64_t bound_traffic(const struct reuses *reuses, const uint64_t *price)
+scaled_bytes bound_copies(const struct reuses *reuses, const struct copy_weights *weights,
+                          const uint64_t *price)
 {
     g_autofree uint64_t *paid = sum_prices(reuses, price);
-    scaled_bytes bound = (scaled_bytes)reuses->activation_bytes * BOUND_PRICE_SCALE;
+    scaled_bytes bound = 0;
     for (uint32_t m = 0; m < reuses->moment_count; m++)
         bound -= (scaled_bytes)price[m] * reuses->room[m];
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
         if (reuses->first[c] < reuses->first[c + 1])
-            bound += MIN(cheapest_cycle(reuses, c, paid, 0), cheapest_cycle(reuses, c, paid, 1));
+            bound += MIN(cheapest_cycle(reuses, c, weights, paid, 0),
+                         cheapest_cycle(reuses, c, weights, paid, 1));
+    return bound;
+}
+
+uint64_t bound_traffic(const struct reuses *reuses, const uint64_t *price)
+{
+    scaled_bytes bound = (scaled_bytes)reuses->activation_bytes * BOUND_PRICE_SCALE +
+                         bound_copies(reuses, &COPIES_COUNT_ALIKE, price);
     /* Traffic is a whole number of bytes, and not negative. */
     return bound > 0 ? (uint64_t)((bound + BOUND_PRICE_SCALE - 1) / BOUND_PRICE_SCALE) : 0;
 }

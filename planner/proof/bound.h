@@ -14,6 +14,9 @@
 #include "platforms/platform.h"
 #include "traces/trace.h"
 
+/* Bytes times BOUND_PRICE_SCALE. Sums of prices stay below 2^64 and bytes below 2^61. */
+__extension__ typedef __int128 scaled_bytes;
+
 /* At this price a byte of room costs a byte of traffic. */
 #define BOUND_PRICE_SCALE (1 << 30)
 /* No price needs to exceed this: leaving and coming back costs two copies. */
@@ -22,6 +25,20 @@
 /* Returns bytes over the link, including activations of host operators. In `reuses` no chunk must
  * stay. `price` [moment_count]: each at most BOUND_PRICE_MOST. */
 uint64_t bound_traffic(const struct reuses *reuses, const uint64_t *price);
+
+/* What a byte counts that is fetched, and one that is written back, in parts of BOUND_PRICE_SCALE.
+ */
+struct copy_weights {
+    uint32_t fetched, written; /* at most BOUND_PRICE_SCALE */
+};
+
+/* With these all copies are traffic. */
+#define COPIES_COUNT_ALIKE ((struct copy_weights){BOUND_PRICE_SCALE, BOUND_PRICE_SCALE})
+
+/* Returns what the bytes that are fetched and written back count at least, in parts of
+ * BOUND_PRICE_SCALE of a byte; it may be negative. The rest is as above. */
+scaled_bytes bound_copies(const struct reuses *reuses, const struct copy_weights *weights,
+                          const uint64_t *price);
 
 /* Returns the reuse intervals of any schedule with the plan's layout and device budget, for any
  * homes of the chunks. The plan has passed plan_check. */

@@ -4,6 +4,7 @@
 #include "planner/proof/cases.h"
 #include "planner/proof/joint.h"
 #include "planner/proof/nvme_bound.h"
+#include "planner/proof/nvme_prices.h"
 #include "planner/proof/prices.h"
 #include "planner/schedule/placement.h"
 
@@ -101,6 +102,14 @@ static void time_proof_make(const struct time_proof_job *job, struct certificate
     reuses_free(reuses);
 }
 
+/* The proof of the traffic, which uses the same program, must be over. */
+static void prove_with_nvme(const struct time_proof_job *job, struct certificate_time *time)
+{
+    if (proof_goes_on(job->watch))
+        time->bound = nvme_prices_prove(job->plan, job->trace, job->costs, time->bound,
+                                        &time->nvme);
+}
+
 static double *shares_of_tensors(const struct time_proof_job *job, const double *of_block)
 {
     const struct layout *layout = job->plan->layout;
@@ -169,9 +178,11 @@ static const char *recompute(const struct time_proof_job *job, const struct cert
         wrong = cases_recompute(&sides, reuses, &time->cases[i], &of_case);
         *bound = MIN(*bound, of_case);
     }
-    uint64_t of_joint = 0;
+    uint64_t of_joint = 0, of_nvme = 0;
     wrong = wrong ? wrong : joint_recompute(&sides, &time->joint, &of_joint);
-    *bound = MAX(*bound, of_joint);
+    wrong = wrong ? wrong
+                  : nvme_prices_recompute(job->plan, job->trace, job->costs, &time->nvme, &of_nvme);
+    *bound = MAX(*bound, MAX(of_joint, of_nvme));
     *bound = MAX(*bound, nvme_bound_ns(job->plan, job->trace, job->costs));
     end_sides(&sides);
     reuses_free(reuses);
@@ -228,7 +239,7 @@ static void prove_traffic(const struct plan *plan, const struct trace *trace,
                           struct certificate_traffic *traffic)
 {
     struct reuses *reuses = bound_reuses(trace, plan);
-    g_autofree uint64_t *price = traffic_prices_find(reuses);
+    g_autofree uint64_t *price = traffic_prices_find(reuses, &COPIES_COUNT_ALIKE);
     traffic->achieved = traffic_of(plan);
     traffic->bound = bound_traffic(reuses, price);
     set_prices(traffic, price, reuses->moment_count);
@@ -312,6 +323,8 @@ bool certificate_make(struct plan *plan, const struct trace *trace,
     else
         run_traffic_proof(&proof);
     certificate->traffic = proof.traffic;
+    if (ok)
+        prove_with_nvme(&job, &certificate->time);
     platform_free(platform);
     costs_free(costs);
     return ok;

@@ -1,6 +1,6 @@
 #include "planner/proof/nvme_bound.h"
 
-#include "chunks/accesses.h"
+#include "planner/proof/nvme_order.h"
 
 /* An access of a chunk. */
 struct nvme_access {
@@ -21,7 +21,7 @@ struct live_walk {
     const struct layout *layout;
     struct non_model *non_model;
     struct accesses *accesses;
-    uint32_t first_update;
+    struct nvme_order order;
     uint32_t *changed;                /* [chunk_count] when it is last written; NO_INDEX: never */
     uint32_t *updated, *used;         /* [chunk_count] see find_updates */
     struct nvme_access *first, *last; /* [chunk_count] */
@@ -45,36 +45,6 @@ static void live(const struct live_walk *walk, chunk_id c, uint32_t from, uint32
     }
 }
 
-static bool runs_on_device(const struct trace_operator *op)
-{
-    return op->place == TRACE_ON_DEVICE && !trace_operator_reduces(op);
-}
-
-static uint32_t find_first_update(const struct trace *trace)
-{
-    uint32_t m = 0;
-    while (m < trace->operator_count && trace->operators[m].phase != TRACE_UPDATE_PHASE)
-        m++;
-    return m;
-}
-
-/* Returns the earliest moment whose operator of the device reads in the next iteration, before its
- * updates, what the operator of moment m writes, and so waits for it; NO_INDEX if none does. */
-static uint32_t first_reader(const struct live_walk *walk, uint32_t m)
-{
-    const struct accesses *accesses = walk->accesses;
-    uint32_t earliest = NO_INDEX;
-    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-        const struct chunk_access *access = &accesses->items[a];
-        const struct nvme_access *first = &walk->first[access->chunk];
-        if ((access->flags & ACCESS_WRITES) && !(first->flags & ACCESS_FRESH) &&
-            first->moment < walk->first_update &&
-            runs_on_device(&walk->trace->operators[first->moment]))
-            earliest = MIN(earliest, first->moment);
-    }
-    return earliest;
-}
-
 /* Finds of each chunk the first moment before the updates at whose beginning those of the iteration
  * before that change it have surely all run (updated), and at whose beginning one has that uses it
  * (used), on whichever side. It is NO_INDEX if that is not known, or if there is no such update. */
@@ -82,17 +52,18 @@ static void find_updates(const struct live_walk *walk)
 {
     const struct accesses *accesses = walk->accesses;
     for (chunk_id c = 0; c < walk->layout->chunk_count; c++) {
-        bool is_updated = walk->changed[c] != NO_INDEX && walk->changed[c] >= walk->first_update;
+        bool is_updated = walk->changed[c] != NO_INDEX &&
+                          walk->changed[c] >= walk->order.first_update;
         walk->updated[c] = is_updated ? 0 : NO_INDEX;
         walk->used[c] = NO_INDEX;
     }
-    for (uint32_t m = walk->first_update; m < accesses->moment_count; m++) {
-        uint32_t reader = first_reader(walk, m);
+    for (uint32_t m = walk->order.first_update; m < accesses->moment_count; m++) {
+        uint32_t over = walk->order.over[m];
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             chunk_id c = accesses->items[a].chunk;
             if (accesses->items[a].flags & ACCESS_WRITES)
-                walk->updated[c] = MAX(walk->updated[c], reader);
-            walk->used[c] = MIN(walk->used[c], reader);
+                walk->updated[c] = MAX(walk->updated[c], over);
+            walk->used[c] = MIN(walk->used[c], over);
         }
     }
 }
@@ -130,7 +101,8 @@ static void live_between(const struct live_walk *walk, chunk_id c, uint32_t from
         live(walk, c, from + 1, walk->accesses->moment_count);
         live(walk, c, 0, to + 1);
     }
-    bool is_first = to >= walk->first_update && (from < walk->first_update || from >= to);
+    bool is_first = to >= walk->order.first_update &&
+                    (from < walk->order.first_update || from >= to);
     if (is_first && walk->used[c] != NO_INDEX)
         walk->update_reads[walk->used[c]] += walk->layout->chunks[c].copy_bytes;
 }
@@ -148,7 +120,7 @@ static void note(const struct live_walk *walk, uint32_t moment, const struct chu
     struct nvme_access *last = &walk->last[access->chunk];
     if (moment != walk->first[access->chunk].moment && is_read_later(last, &use))
         live_between(walk, access->chunk, last->moment, moment);
-    if ((access->flags & ACCESS_WRITES) && moment < walk->first_update)
+    if ((access->flags & ACCESS_WRITES) && moment < walk->order.first_update)
         walk->updated[access->chunk] = NO_INDEX;
     *last = use;
 }
@@ -205,9 +177,9 @@ static uint64_t transfer_ns(const struct live_walk *walk, const struct costs *co
  * is none. */
 static uint32_t last_before_updates(const struct live_walk *walk)
 {
-    uint32_t m = walk->first_update;
+    uint32_t m = walk->order.first_update;
     while (m-- > 0)
-        if (runs_on_device(&walk->trace->operators[m]))
+        if (nvme_order_has(&walk->trace->operators[m]))
             return m;
     return NO_INDEX;
 }
@@ -229,7 +201,7 @@ static uint64_t find_longest_span(const struct live_walk *walk, const struct cos
     for (uint32_t m = last + 1; m-- > 0;
          updated -= walk->begins[m].updated, reads -= walk->update_reads[m]) {
         const struct trace_operator *op = &walk->trace->operators[m];
-        if (!runs_on_device(op))
+        if (!nvme_order_has(op))
             continue;
         device_ns += op->duration_ns;
         const struct nvme_least least = {.read_bytes = beyond(walk, last, reads),
@@ -250,7 +222,7 @@ static struct live_walk walk_new(const struct plan *plan, const struct trace *tr
                              .layout = layout,
                              .non_model = non_model,
                              .accesses = accesses,
-                             .first_update = find_first_update(trace),
+                             .order = nvme_order_of(trace, layout, accesses),
                              .changed = g_new(uint32_t, layout->chunk_count),
                              .updated = g_new(uint32_t, layout->chunk_count),
                              .used = g_new(uint32_t, layout->chunk_count),
@@ -268,6 +240,7 @@ static struct live_walk walk_new(const struct plan *plan, const struct trace *tr
 
 static void walk_clear(struct live_walk *walk)
 {
+    nvme_order_clear(&walk->order);
     g_free(walk->changed);
     g_free(walk->updated);
     g_free(walk->used);

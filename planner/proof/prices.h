@@ -7,6 +7,7 @@
 #define PSTAR_PLANNER_PROOF_PRICES_H
 
 #include "chunks/plan.h"
+#include "planner/proof/bound.h"
 #include "planner/proof/chains.h"
 #include "planner/proof/routes.h"
 #include "planner/schedule/reuse.h"
@@ -182,9 +183,9 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
                                             uint64_t enough_ns, GArray *chains,
                                             uint64_t *host_bytes, double *on_host, bool central);
 
-/* Returns the dual values of the room in the traffic program, for bound_traffic: [moment_count],
- * freed by the caller. All are 0 if the solver finds no solution, which is still valid. Must not
- * run in two threads at once. */
-uint64_t *traffic_prices_find(const struct reuses *reuses);
+/* Returns the dual values of the room in the program of the least copies, counted by these weights,
+ * for bound_copies: [moment_count], freed by the caller. All are 0 if the solver finds no solution,
+ * which is still valid. Must not run in two threads at once. */
+uint64_t *traffic_prices_find(const struct reuses *reuses, const struct copy_weights *weights);
 
 #endif

@@ -19,6 +19,7 @@ enum { FIRST_MOMENTS = 48, ROUNDS_MOST = 12 };
  * from one moment to the next; then an epoch is written back unless its interval is retained. */
 struct traffic_program {
     const struct reuses *reuses;
+    const struct copy_weights *weights;
     double unit;         /* bytes that count as 1 */
     GArray *moments;     /* uint32_t: moments whose room is known, ascending */
     uint32_t *place;     /* [moment_count + 1] number of known moments before each */
@@ -35,6 +36,12 @@ struct traffic_program {
 static double in_units(const struct traffic_program *p, uint64_t bytes)
 {
     return (double)bytes / p->unit;
+}
+
+/* Returns what a copy of the chunk counts, in units. */
+static double counts(const struct traffic_program *p, chunk_id chunk, uint32_t weight)
+{
+    return in_units(p, p->reuses->copy_bytes[chunk]) * weight / BOUND_PRICE_SCALE;
 }
 
 static uint32_t known_moments(const struct traffic_program *p)
@@ -175,7 +182,7 @@ static void add_reuse(struct traffic_program *p, uint32_t g, double identical)
     int column = p->retained[g] = glp_add_cols(p->lp, 1);
     glp_set_col_bnds(p->lp, column, GLP_DB, 0, identical);
     if (reuse->flags & REUSE_REFETCH)
-        glp_set_obj_coef(p->lp, column, -in_units(p, p->reuses->copy_bytes[reuse->chunk]));
+        glp_set_obj_coef(p->lp, column, -counts(p, reuse->chunk, p->weights->fetched));
     glp_set_mat_col(p->lp, column, entries.count, entries.rows, entries.values);
 }
 
@@ -205,7 +212,7 @@ static bool is_written_back(const struct traffic_program *p, uint32_t g)
 static void add_epoch(struct traffic_program *p, uint32_t first, double identical)
 {
     const struct reuses *reuses = p->reuses;
-    const double used = in_units(p, reuses->copy_bytes[reuses->items[first].chunk]);
+    const double used = counts(p, reuses->items[first].chunk, p->weights->written);
     uint32_t g = first;
     if (ends_epoch(reuses, first, next_reuse(reuses, first)) && !is_written_back(p, first)) {
         glp_set_obj_coef(p->lp, p->retained[first],
@@ -368,11 +375,12 @@ static double most_traffic(const struct traffic_program *p)
     return in_units(p, reuses_traffic(p->reuses, keep));
 }
 
-uint64_t *traffic_prices_find(const struct reuses *reuses)
+uint64_t *traffic_prices_find(const struct reuses *reuses, const struct copy_weights *weights)
 {
     uint32_t moments = reuses->moment_count, chunks = reuses->chunk_count,
              count = MAX(reuses->count, 1);
     struct traffic_program p = {.reuses = reuses,
+                                .weights = weights,
                                 .unit = mean_bytes(reuses),
                                 .moments = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
                                 .place = g_new(uint32_t, moments + 1),

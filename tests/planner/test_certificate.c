@@ -266,6 +266,34 @@ static void test_cases_are_read_back(void)
     json_decref(json);
 }
 
+/* A bound from what passes NVMe, or none. Weights are at most 1, and moments ascend. */
+static void test_nvme_prices_are_read_back(void)
+{
+    struct certificate_price prices[] = {{2, 7}, {5, BOUND_PRICE_SCALE}};
+    struct certificate certificate = {
+        .time = {.case_count = 1, .nvme = {BOUND_PRICE_SCALE, 9, prices, 2}}};
+    const char *reason = NULL;
+    json_t *json = certificate_to_json(&certificate);
+    struct certificate *read = certificate_from_json(json, 1, &reason);
+    g_assert_null(reason);
+    g_assert_cmpuint(read->time.nvme.read_weight, ==, BOUND_PRICE_SCALE);
+    g_assert_cmpuint(read->time.nvme.write_weight, ==, 9);
+    g_assert_cmpuint(read->time.nvme.price_count, ==, 2);
+    g_assert_cmpuint(read->time.nvme.prices[1].moment, ==, 5);
+    g_assert_cmpuint(read->time.nvme.prices[1].price, ==, BOUND_PRICE_SCALE);
+    certificate_free(read);
+    json_t *nvme = json_object_get(json_object_get(json, "time"), "nvme_prices");
+    json_object_set_new(nvme, "read_weight", json_integer((json_int_t)BOUND_PRICE_SCALE + 1));
+    g_assert_null(certificate_from_json(json, 1, &reason));
+    g_assert_nonnull(strstr(reason, "out of range"));
+    json_object_set_new(nvme, "read_weight", json_integer(0));
+    json_array_set_new(json_array_get(json_object_get(nvme, "room_prices"), 1), 0, json_integer(2));
+    reason = NULL;
+    g_assert_null(certificate_from_json(json, 1, &reason));
+    g_assert_nonnull(strstr(reason, "ascend"));
+    json_decref(json);
+}
+
 static void set_case(struct certificate_time *time, uint32_t i, const char *path)
 {
     struct certificate_case *of_case = &time->cases[i];
@@ -353,6 +381,7 @@ int main(int argc, char **argv)
     g_test_add_func("/certificate/figures_are_recomputed", test_figures_are_recomputed);
     g_test_add_func("/certificate/below_bound", test_below_bound);
     g_test_add_func("/certificate/cases_are_read_back", test_cases_are_read_back);
+    g_test_add_func("/certificate/nvme-prices-are-read-back", test_nvme_prices_are_read_back);
     g_test_add_func("/certificate/cases-cover-all-sides", test_cases_cover_all_sides);
     g_test_add_func("/certificate/faults_are_not_written", test_faults_are_not_written);
     return g_test_run();

@@ -306,7 +306,7 @@ static uint64_t enumerate(const struct reuses *reuses, const GArray *order)
  * for the best prices. */
 static uint64_t check_bound(const struct reuses *reuses, uint64_t least, GRand *random)
 {
-    g_autofree uint64_t *best = traffic_prices_find(reuses);
+    g_autofree uint64_t *best = traffic_prices_find(reuses, &COPIES_COUNT_ALIKE);
     g_autofree uint64_t *price = g_new(uint64_t, reuses->moment_count);
     uint64_t bound = bound_traffic(reuses, best);
     for (int round = 0; round < 5; round++) {
