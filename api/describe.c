@@ -1,10 +1,10 @@
 /* Errors, sizes, platforms, traces and layouts. */
 #include "api/api.h"
+#include "base/failure.h"
+#include "base/size.h"
 #include "chunks/accesses.h"
 #include "models/synth.h"
 #include "traces/choices.h"
-#include "traces/failure.h"
-#include "traces/size.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>

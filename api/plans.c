@@ -1,6 +1,6 @@
 /* Policies, plans and their figures. */
 #include "api/api.h"
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "models/derive.h"
 #include "policies/plugin.h"
 #include "strategies/strategy.h"

@@ -1,11 +1,11 @@
 /* The functions that need the simulator and the planner, which link GSL and GLPK. */
 #include "api/api.h"
+#include "base/failure.h"
 #include "planner/answers/recorded.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/variants.h"
-#include "traces/failure.h"
 #include "traces/trace_file.h"
 
 /* ---- replay ---- */

@@ -11,7 +11,7 @@
  * --checksums each transfer gets one, which a read compares if the same call wrote before. Prints
  * "RATE WAY", such as "2.1e+09 io_uring". Exit status 1 if something fails. */
 #include "engine/storage/storage.h"
-#include "traces/size.h"
+#include "base/size.h"
 
 #include <stdio.h>
 #include <stdlib.h>

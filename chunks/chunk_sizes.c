@@ -1,6 +1,6 @@
 #include "chunks/chunk_sizes.h"
 
-#include "traces/size.h"
+#include "base/size.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "chunks/chunk_spread.h"
 
-#include "traces/size.h"
+#include "base/size.h"
 
 static int ascending(const void *left, const void *right)
 {

@@ -1,9 +1,9 @@
 #include "chunks/homes.h"
 
+#include "base/size.h"
 #include "chunks/lack.h"
 #include "chunks/plan.h"
 #include "policies/headroom.h"
-#include "traces/size.h"
 
 /* Of the device memory that homes need, the share by which it may be above the least. */
 #define LEAN_SHARE 1024

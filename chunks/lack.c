@@ -1,7 +1,7 @@
 #include "chunks/lack.h"
 
+#include "base/size.h"
 #include "chunks/plan.h"
-#include "traces/size.h"
 
 /* GLib names the type of what an error has beside its message. */
 typedef struct plan_lack pstar_plan_errorPrivate;

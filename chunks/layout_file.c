@@ -1,8 +1,8 @@
 #include "chunks/layout_file.h"
 
+#include "base/files.h"
 #include "chunks/plan.h"
 #include "chunks/slots.h"
-#include "traces/files.h"
 
 #include <jansson.h>
 

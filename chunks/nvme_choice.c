@@ -1,8 +1,8 @@
 #include "chunks/nvme_choice.h"
 
+#include "base/size.h"
 #include "chunks/lack.h"
 #include "chunks/nvme_slots.h"
-#include "traces/size.h"
 
 /* ---- who can live there ---- */
 

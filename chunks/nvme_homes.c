@@ -1,8 +1,8 @@
 #include "chunks/nvme_homes.h"
 
+#include "base/size.h"
 #include "chunks/lack.h"
 #include "chunks/nvme_choice.h"
-#include "traces/size.h"
 
 #include <string.h>
 

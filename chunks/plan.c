@@ -1,9 +1,9 @@
 #include "chunks/plan.h"
 
+#include "base/size.h"
 #include "chunks/gathering.h"
 #include "chunks/lack.h"
 #include "chunks/place.h"
-#include "traces/size.h"
 
 void plan_lacks_memory(GError **error, const struct trace *trace, moment_id moment,
                        uint64_t need_bytes, const char *remark, uint64_t budget)

@@ -1,9 +1,9 @@
 /* plan.json, described in docs/formats.md. */
 #include "chunks/plan.h"
 
+#include "base/files.h"
+#include "base/output_file.h"
 #include "chunks/certificate.h"
-#include "traces/files.h"
-#include "traces/output_file.h"
 
 #include <jansson.h>
 

@@ -1,9 +1,9 @@
 #include "cli/budgets.h"
 
+#include "base/size.h"
 #include "cli/options.h"
 #include "sim/costs.h"
 #include "sim/sizes.h"
-#include "traces/size.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "cli/console.h"
 
-#include "traces/printable.h"
-#include "traces/terminal.h"
+#include "base/printable.h"
+#include "base/terminal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

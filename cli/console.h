@@ -1,6 +1,6 @@
 /* What a program says on standard error. Each message is one line that begins with the program's
- * name, which is coloured on a terminal (traces/terminal.h). Names and values of files stand in
- * messages, so each is made printable (traces/printable.h), with spaces for ends of lines, and cut
+ * name, which is coloured on a terminal (base/terminal.h). Names and values of files stand in
+ * messages, so each is made printable (base/printable.h), with spaces for ends of lines, and cut
  * in the middle if it is longer than 1,000 characters. */
 #ifndef PSTAR_CLI_CONSOLE_H
 #define PSTAR_CLI_CONSOLE_H

@@ -1,10 +1,10 @@
 #include "cli/options.h"
 
+#include "base/failure.h"
+#include "base/output_file.h"
+#include "base/size.h"
 #include "cli/platforms.h"
 #include "cli/suggest.h"
-#include "traces/failure.h"
-#include "traces/output_file.h"
-#include "traces/size.h"
 
 #include <errno.h>
 #include <math.h>

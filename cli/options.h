@@ -129,7 +129,7 @@ bool options_parse(GOptionContext *context, const struct option_group *groups, s
 /* Checks, before the work, every file that the options say to write: whether it can be written, and
  * whether it is also read or written by another option. Replaces "-" by the path of a duplicate of
  * standard output, which from then on goes to standard error, so that messages do not get between.
- * The error names the option; a file that cannot be written is a marked error (traces/failure.h).
+ * The error names the option; a file that cannot be written is a marked error (base/failure.h).
  */
 bool options_check_outputs(const struct option_group *groups, size_t group_count, GError **error);
 

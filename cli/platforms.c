@@ -1,10 +1,10 @@
 #include "cli/platforms.h"
 
+#include "base/size.h"
 #include "cli/options.h"
 #include "cli/suggest.h"
 #include "platforms/platform.h"
 #include "platforms/shipped.h"
-#include "traces/size.h"
 
 #include <string.h>
 

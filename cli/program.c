@@ -1,13 +1,13 @@
 #include "cli/program.h"
 
+#include "base/failure.h"
+#include "base/fault.h"
+#include "base/process_limits.h"
+#include "base/size.h"
 #include "chunks/plan.h"
 #include "cli/completion.h"
 #include "cli/manual.h"
 #include "cli/platforms.h"
-#include "traces/failure.h"
-#include "traces/fault.h"
-#include "traces/process_limits.h"
-#include "traces/size.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,7 +14,7 @@ enum exit_status {
 };
 
 /* Returns the exit status of a program for `error`, which may be NULL. It is STATUS_DOES_NOT_FIT
- * for PLAN_ERROR_DOES_NOT_FIT, the mark's status for a marked error (traces/failure.h), and
+ * for PLAN_ERROR_DOES_NOT_FIT, the mark's status for a marked error (base/failure.h), and
  * STATUS_BAD_INPUT for all others. */
 enum exit_status exit_status_of(const GError *error);
 

@@ -1,8 +1,8 @@
 #include "cli/progress.h"
 
+#include "base/output_file.h"
+#include "base/terminal.h"
 #include "cli/program.h"
-#include "traces/output_file.h"
-#include "traces/terminal.h"
 
 #include <glib.h>
 #include <math.h>

@@ -1,9 +1,9 @@
 /* pstar-collect: runs a command and records what it annotates and what its CUDA devices do. */
+#include "base/failure.h"
+#include "base/output_file.h"
 #include "cli/program.h"
 #include "collect/launch.h"
 #include "collect/window.h"
-#include "traces/failure.h"
-#include "traces/output_file.h"
 #include "traces/trace_file.h"
 
 #include <signal.h>

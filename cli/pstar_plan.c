@@ -1,4 +1,8 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
+#include "base/failure.h"
+#include "base/files.h"
+#include "base/output_file.h"
+#include "base/size.h"
 #include "cli/budgets.h"
 #include "cli/machine.h"
 #include "cli/plan_stages.h"
@@ -12,10 +16,6 @@
 #include "sim/operator_times.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
-#include "traces/failure.h"
-#include "traces/files.h"
-#include "traces/output_file.h"
-#include "traces/size.h"
 #include "traces/trace_file.h"
 
 #include <math.h>

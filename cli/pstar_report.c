@@ -1,8 +1,8 @@
 /* pstar-report: pictures, tables and a page of traces, plans, sweeps and run logs. */
+#include "base/failure.h"
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "report/report.h"
-#include "traces/failure.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
 /* pstar-run: trains a language model by a plan. */
+#include "base/size.h"
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "engine/devices.h"
@@ -7,7 +8,6 @@
 #include "engine/train/together.h"
 #include "engine/train/trainer.h"
 #include "platforms/platform.h"
-#include "traces/size.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* pstar-sim: what every chunk size, policy and budget would move, and how long it would take. */
+#include "base/size.h"
 #include "cli/budgets.h"
 #include "cli/machine.h"
 #include "cli/program.h"
@@ -11,7 +12,6 @@
 #include "sim/sizes.h"
 #include "sim/stages.h"
 #include "sim/sweep_report.h"
-#include "traces/size.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>

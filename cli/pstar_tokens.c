@@ -1,9 +1,9 @@
 /* pstar-tokens: turns a text into the tokens of a model, as pstar-run --data reads them. */
+#include "base/files.h"
+#include "base/output_file.h"
+#include "base/printable.h"
 #include "cli/program.h"
 #include "models/tokenizer.h"
-#include "traces/files.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>

@@ -1,12 +1,12 @@
 /* pstar-trace: looks at traces, exports them, and synthesises them. */
 #include "cli/pstar_trace.h"
 
+#include "base/failure.h"
+#include "base/output_file.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "traces/export.h"
-#include "traces/failure.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 

@@ -1,9 +1,9 @@
 /* The command import of pstar-trace. */
+#include "base/failure.h"
+#include "base/files.h"
+#include "base/printable.h"
 #include "cli/pstar_trace.h"
-#include "traces/failure.h"
-#include "traces/files.h"
 #include "traces/import/import.h"
-#include "traces/printable.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* pstar-trace merge: one trace of all ranks of a run, and who waited for whom. */
+#include "base/failure.h"
+#include "base/printable.h"
+#include "base/size.h"
 #include "cli/pstar_trace.h"
-#include "traces/failure.h"
 #include "traces/merge.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 

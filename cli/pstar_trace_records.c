@@ -1,9 +1,9 @@
 /* Prints what pstar-trace shows of a file without an iteration: the records, and the devices' work.
  */
+#include "base/printable.h"
 #include "cli/pstar_trace.h"
 #include "traces/activity/activity_summary.h"
 #include "traces/activity/guess.h"
-#include "traces/printable.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 

@@ -1,7 +1,7 @@
 /* pstar-trace retime: a trace's times for another machine. */
+#include "base/printable.h"
 #include "cli/pstar_trace.h"
 #include "models/retime.h"
-#include "traces/printable.h"
 
 #include <stdio.h>
 

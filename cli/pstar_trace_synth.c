@@ -1,12 +1,12 @@
 /* pstar-trace synth: a trace of a model that never ran. */
+#include "base/failure.h"
+#include "base/printable.h"
+#include "base/size.h"
 #include "cli/pstar_trace.h"
 #include "models/expert_rows.h"
 #include "models/synth.h"
 #include "models/train_choice.h"
 #include "traces/choices.h"
-#include "traces/failure.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>

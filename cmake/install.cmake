@@ -1,7 +1,7 @@
 # One header, and two packages. pstar-core reads, lays out, checks and executes; pstar adds the
 # simulator and the planner, which link GSL and GLPK (GPL), so that a program that links CUDA can do
 # without them.
-set(PSTAR_CORE_LIBRARIES api_core strategies chunks policies models platforms traces) # users first
+set(PSTAR_CORE_LIBRARIES api_core strategies chunks policies models platforms traces base) # users first
 set(PSTAR_GPL_LIBRARIES api planner sim)
 
 set(PSTAR_CORE_LIBS)

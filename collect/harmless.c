@@ -1,6 +1,6 @@
 #include "collect/harmless.h"
 
-#include "traces/printable.h"
+#include "base/printable.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 #include "collect/launch.h"
 
+#include "base/files.h"
 #include "collect/window.h"
-#include "traces/files.h"
 
 #include <errno.h>
 #include <glib.h>

@@ -1,7 +1,7 @@
 #include "engine/adapters.h"
 
+#include "base/output_file.h"
 #include "models/family.h"
-#include "traces/output_file.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>

@@ -1,6 +1,6 @@
 #include "engine/devices.h"
 
-#include "traces/files.h"
+#include "base/files.h"
 
 #include <dlfcn.h>
 #include <string.h>

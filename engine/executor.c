@@ -1,8 +1,8 @@
 #include "engine/executor.h"
 
+#include "base/fault.h"
 #include "chunks/residency/address_map.h"
 #include "models/pipeline.h"
-#include "traces/fault.h"
 
 #include <math.h>
 #include <string.h>

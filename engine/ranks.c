@@ -1,9 +1,9 @@
 #include "engine/ranks.h"
 
-#include "traces/failure.h"
-#include "traces/files.h"
-#include "traces/process_limits.h"
-#include "traces/size.h"
+#include "base/failure.h"
+#include "base/files.h"
+#include "base/process_limits.h"
+#include "base/size.h"
 
 #include <dlfcn.h>
 #include <sched.h>

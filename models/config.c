@@ -1,8 +1,8 @@
 #include "models/config.h"
 
+#include "base/files.h"
+#include "base/output_file.h"
 #include "models/family.h"
-#include "traces/files.h"
-#include "traces/output_file.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 #include "models/expert_rows.h"
 
-#include "traces/files.h"
+#include "base/files.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 #include "models/retime.h"
 
+#include "base/failure.h"
 #include "models/derive.h"
 #include "models/synth.h"
-#include "traces/failure.h"
 #include "traces/records.h"
 #include "traces/trace_file.h"
 

@@ -1,6 +1,6 @@
 #include "models/safetensors.h"
 
-#include "traces/files.h"
+#include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

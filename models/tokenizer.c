@@ -1,7 +1,7 @@
 #include "models/tokenizer.h"
 
+#include "base/files.h"
 #include "models/config.h"
-#include "traces/files.h"
 
 #include <jansson.h>
 #include <string.h>

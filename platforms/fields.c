@@ -1,7 +1,7 @@
 #include "platforms/fields.h"
 
+#include "base/size.h"
 #include "platforms/platform.h"
-#include "traces/size.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 #include "platforms/platform.h"
 
+#include "base/files.h"
+#include "base/output_file.h"
 #include "platforms/fields.h"
 #include "platforms/node.h"
-#include "traces/files.h"
-#include "traces/output_file.h"
 
 #include <jansson.h>
 #include <math.h>

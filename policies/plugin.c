@@ -1,6 +1,6 @@
 #include "policies/plugin.h"
 
-#include "traces/files.h"
+#include "base/files.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>

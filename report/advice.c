@@ -1,8 +1,8 @@
+#include "base/size.h"
 #include "report/analysis.h"
 #include "report/contents.h"
 #include "report/output.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Advice about alternatives: a plan, a strategy, a chunk size, other hardware. */
+#include "base/size.h"
 #include "chunks/figures.h"
 #include "report/contents.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

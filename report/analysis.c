@@ -1,8 +1,8 @@
 #include "report/analysis.h"
 
+#include "base/size.h"
 #include "chunks/figures.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

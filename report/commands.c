@@ -1,8 +1,8 @@
 /* The commands that a report prints. They work as printed, in the folder of the files: with the
  * trace, the budgets, the platform and the link of the step that they are about. */
+#include "base/size.h"
 #include "report/contents.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 #include "report/configuration.h"
 
+#include "base/size.h"
 #include "report/plot.h"
-#include "traces/size.h"
 
 struct configuration configuration_of_plan(const struct plan *plan)
 {

@@ -1,7 +1,7 @@
+#include "base/size.h"
 #include "chunks/figures.h"
 #include "report/contents.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* The files of a report: which kind each is, and which trace each plan belongs to. */
 #include "report/inputs.h"
 
+#include "base/files.h"
 #include "chunks/plan.h"
 #include "models/derive.h"
 #include "report/report.h"
 #include "report/tracks.h"
-#include "traces/files.h"
 #include "traces/records.h"
 #include "traces/trace_file.h"
 

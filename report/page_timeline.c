@@ -1,9 +1,9 @@
 /* The timeline in the page, and the file for Perfetto. */
+#include "base/size.h"
 #include "report/output.h"
 #include "report/plot.h"
 #include "report/report.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 #include "report/plot.h"
 
+#include "base/size.h"
 #include "report/report.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <errno.h>
 #include <math.h>

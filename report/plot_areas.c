@@ -1,7 +1,7 @@
 /* Areas over the time of a step, drawn as characters. */
+#include "base/size.h"
 #include "report/plot.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The best of a sweep by chunk size and device memory, as a map. */
+#include "base/size.h"
 #include "report/plot.h"
 #include "report/plots.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

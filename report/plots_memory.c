@@ -1,8 +1,8 @@
 /* Plots of memory over one iteration: of a plan, of a trace alone, and as measured. */
+#include "base/size.h"
 #include "report/plot.h"
 #include "report/plots.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 

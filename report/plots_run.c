@@ -1,9 +1,9 @@
 /* Plots of runs: the loss, and predictions beside measurements. */
+#include "base/size.h"
 #include "chunks/figures.h"
 #include "report/plot.h"
 #include "report/plots.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 

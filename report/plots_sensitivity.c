@@ -1,7 +1,7 @@
+#include "base/size.h"
 #include "report/plot.h"
 #include "report/plots.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 /* Returns the waiting for the link in a step, or all its waiting if the causes are unknown. */
 static double link_waits(const struct sweep_file_entry *entry)

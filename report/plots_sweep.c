@@ -1,9 +1,9 @@
 /* Plots of a sweep: lines by chunk size, and a map by chunk size and device memory. */
+#include "base/size.h"
 #include "chunks/figures.h"
 #include "report/plot.h"
 #include "report/plots.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
+#include "base/size.h"
 #include "chunks/figures.h"
 #include "report/analysis.h"
 #include "report/contents.h"
 #include "report/plot.h"
 #include "report/text.h"
-#include "traces/size.h"
 
 static char *known(const char *text)
 {

@@ -1,6 +1,6 @@
 #include "report/text.h"
 
-#include "traces/size.h"
+#include "base/size.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
 #ifndef PSTAR_REPORT_TEXT_H
 #define PSTAR_REPORT_TEXT_H
 
+#include "base/printable.h"
 #include "chunks/figures.h"
-#include "traces/printable.h"
 
 #include <glib.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
 #ifndef PSTAR_SIM_BASELINES_H
 #define PSTAR_SIM_BASELINES_H
 
+#include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
-#include "chunks/pipeline.h"
 #include "sim/replay.h"
 #include "strategies/strategy.h"
 

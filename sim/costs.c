@@ -1,7 +1,7 @@
 #include "sim/costs.h"
 
+#include "base/size.h"
 #include "traces/choices.h"
-#include "traces/size.h"
 
 #include <gsl/gsl_fit.h>
 #include <gsl/gsl_rng.h>

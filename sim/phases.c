@@ -2,7 +2,7 @@
 
 #include "sim/timing.h"
 
-#include "traces/size.h"
+#include "base/size.h"
 
 /* A stretch of the iteration that belongs to one phase. */
 struct part {

@@ -1,12 +1,12 @@
 #include "sim/simulation.h"
 
+#include "base/failure.h"
+#include "base/size.h"
 #include "sim/operator_times.h"
 #include "sim/replay.h"
 #include "sim/sweep_report.h"
 #include "sim/timeline.h"
 #include "traces/choices.h"
-#include "traces/failure.h"
-#include "traces/size.h"
 
 bool simulation_looks_at_best(const struct simulation *s)
 {

@@ -24,7 +24,7 @@ struct simulation {
 bool simulation_looks_at_best(const struct simulation *simulation);
 
 /* Runs the sweep, prints the table and the other requested results to standard output, and writes
- * the files. Phases are printed if the sweep has them. Fails with a marked error (traces/failure.h)
+ * the files. Phases are printed if the sweep has them. Fails with a marked error (base/failure.h)
  * if a file cannot be written, if the sweep was stopped, or if nothing fits; with
  * PLAN_ERROR_INVALID if a policy gave a wrong answer. */
 bool simulation_run(const struct simulation *simulation, GError **error);

@@ -1,9 +1,9 @@
 #include "sim/sizes.h"
 
+#include "base/size.h"
 #include "chunks/chunk_sizes.h"
 #include "chunks/layout_file.h"
 #include "chunks/non_model.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

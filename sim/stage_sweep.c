@@ -1,8 +1,8 @@
 #include "sim/stage_sweep.h"
 
+#include "base/size.h"
 #include "sim/baselines.h"
 #include "sim/workers.h"
-#include "traces/size.h"
 
 /* What the rows share. */
 struct stage_job {

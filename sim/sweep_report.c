@@ -1,11 +1,11 @@
 #include "sim/sweep_report.h"
 
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "base/size.h"
+#include "base/terminal.h"
 #include "chunks/chunk_spread.h"
 #include "sim/stage_sweep.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
-#include "traces/size.h"
-#include "traces/terminal.h"
 
 #include <jansson.h>
 

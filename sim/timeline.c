@@ -1,9 +1,9 @@
 #include "sim/timeline.h"
 
+#include "base/output_file.h"
+#include "base/printable.h"
 #include "chunks/chunk_spread.h"
 #include "sim/timing.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
 
 #include <jansson.h>
 

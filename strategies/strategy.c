@@ -1,9 +1,9 @@
 #include "strategies/preset.h"
 
+#include "base/size.h"
 #include "chunks/lack.h"
 #include "chunks/place.h"
 #include "models/derive.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

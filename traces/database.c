@@ -1,7 +1,7 @@
 #include "traces/database.h"
 
-#include "traces/files.h"
-#include "traces/output_file.h"
+#include "base/files.h"
+#include "base/output_file.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 #include "traces/summary.h"
 
+#include "base/printable.h"
+#include "base/size.h"
 #include "traces/annotations.h"
 #include "traces/choices.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 
 #include <string.h>
 

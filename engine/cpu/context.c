@@ -1,8 +1,8 @@
 #include "engine/cpu/context.h"
 
+#include "base/failure.h"
+#include "base/process_limits.h"
 #include "engine/host/cores.h"
-#include "traces/failure.h"
-#include "traces/process_limits.h"
 
 #include <omp.h>
 #include <pthread.h>

@@ -2,6 +2,8 @@
  * that copy. */
 #include "engine/device.h"
 
+#include "base/fault.h"
+#include "base/size.h"
 #include "engine/annotate.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/memory.h"
@@ -11,8 +13,6 @@
 #include "engine/host/pool_file.h"
 #include "engine/host/queues.h"
 #include "engine/shards.h"
-#include "traces/fault.h"
-#include "traces/size.h"
 
 #include <stdatomic.h>
 #include <string.h>

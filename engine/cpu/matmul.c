@@ -1,7 +1,7 @@
 #include "engine/cpu/matmul.h"
 
+#include "base/failure.h"
 #include "engine/bf16.h"
-#include "traces/failure.h"
 
 #include <dnnl.h>
 #include <omp.h>

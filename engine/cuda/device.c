@@ -2,6 +2,7 @@
  * host for the operators that the plan leaves there. */
 #include "engine/cuda/device.h"
 
+#include "base/fault.h"
 #include "engine/annotate.h"
 #include "engine/cuda/collectives.h"
 #include "engine/cuda/memory.h"
@@ -12,7 +13,6 @@
 #include "engine/host/pool_file.h"
 #include "engine/host/queues.h"
 #include "engine/shards.h"
-#include "traces/fault.h"
 
 #include <string.h>
 

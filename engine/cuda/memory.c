@@ -1,8 +1,8 @@
 #include "engine/cuda/memory.h"
 
+#include "base/fault.h"
+#include "base/size.h"
 #include "engine/host/machine.h"
-#include "traces/fault.h"
-#include "traces/size.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "engine/host/machine.h"
 
+#include "base/process_limits.h"
+#include "base/size.h"
 #include "engine/device.h"
-#include "traces/process_limits.h"
-#include "traces/size.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "engine/host/pool_file.h"
 
+#include "base/failure.h"
 #include "engine/storage/storage.h"
-#include "traces/failure.h"
 
 struct pool_file {
     struct store *store;

@@ -1,6 +1,6 @@
 #include "engine/host/queues.h"
 
-#include "traces/process_limits.h"
+#include "base/process_limits.h"
 
 #include <stdatomic.h>
 #include <time.h>

@@ -1,12 +1,12 @@
 #include "engine/probe/probe.h"
 
+#include "base/failure.h"
+#include "base/output_file.h"
+#include "base/printable.h"
 #include "engine/cpu/kernels.h"
 #include "engine/devices.h"
 #include "engine/host/machine.h"
 #include "engine/probe/probe_steps.h"
-#include "traces/failure.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>

@@ -24,7 +24,7 @@ struct probe_request {
 };
 
 /* Takes less than a minute, and 0.4 GB for each rank. Fails if the path cannot be written, or if
- * there is no such device. An error is marked (traces/failure.h) if writing fails after the
+ * there is no such device. An error is marked (base/failure.h) if writing fails after the
  * measurements, or if the machine has too little memory. With several ranks one of them has the
  * error; for the others *elsewhere becomes the exit status (ranks_agree). */
 bool probe_run(const struct probe_request *request, int *elsewhere, GError **error);

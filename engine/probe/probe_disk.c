@@ -1,8 +1,8 @@
 /* A disk: the rate of reading and writing a file by the bytes of a call and by the calls that are
  * under way. */
+#include "base/failure.h"
 #include "engine/probe/probe_steps.h"
 #include "engine/storage/storage.h"
-#include "traces/failure.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -52,7 +52,7 @@ bool probe_neighbours(const struct device_ops *ops, struct platform *platform, G
 
 /* Measures reading and writing a file in the folder, by the bytes of a call and the calls that are
  * under way. Takes 128 MiB there and 128 MiB of memory. Fails with STORAGE_ERROR_OPEN, or with
- * another error that is marked (traces/failure.h). */
+ * another error that is marked (base/failure.h). */
 bool probe_disk(const char *folder, struct platform *platform, GError **error);
 
 /* Measures the engine's collectives by size, between the ranks of this host, if there are several,

@@ -1,5 +1,5 @@
 /* Measures the overheads of the CPU device's threads, and how much they slow each other. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "engine/cpu/kernels.h"
 #include "engine/engine.h"
 #include "engine/host/cores.h"

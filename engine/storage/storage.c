@@ -1,9 +1,9 @@
 #include "engine/storage/storage.h"
 
+#include "base/process_limits.h"
+#include "base/size.h"
 #include "engine/storage/blocks.h"
 #include "engine/storage/checksum.h"
-#include "traces/process_limits.h"
-#include "traces/size.h"
 
 #include <errno.h>
 #include <fcntl.h>

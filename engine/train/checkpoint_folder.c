@@ -1,9 +1,9 @@
 #include "engine/train/checkpoint_folder.h"
 
+#include "base/output_file.h"
+#include "base/size.h"
 #include "engine/train/checkpoint_files.h"
 #include "engine/train/checkpoint_manifest.h"
-#include "traces/output_file.h"
-#include "traces/size.h"
 
 #include <errno.h>
 #include <fcntl.h>

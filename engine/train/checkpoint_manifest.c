@@ -1,8 +1,8 @@
 #include "engine/train/checkpoint_manifest.h"
 
+#include "base/files.h"
 #include "engine/train/checkpoint_files.h"
 #include "engine/train/checkpoint_state.h"
-#include "traces/files.h"
 
 #include <errno.h>
 #include <stdio.h>

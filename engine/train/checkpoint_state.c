@@ -1,7 +1,7 @@
 #include "engine/train/checkpoint_state.h"
 
-#include "traces/files.h"
-#include "traces/output_file.h"
+#include "base/files.h"
+#include "base/output_file.h"
 
 #include <jansson.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
 #include "engine/train/data.h"
 
+#include "base/files.h"
 #include "engine/kernels.h"
 #include "engine/random.h"
 #include "engine/train/data_kind.h"
 #include "engine/train/file_pieces.h"
 #include "engine/train/token_array.h"
 #include "engine/train/token_mask.h"
-#include "traces/files.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,11 +1,11 @@
 #include "engine/train/run_options.h"
 
+#include "base/size.h"
 #include "chunks/stage_path.h"
 #include "engine/devices.h"
 #include "engine/ranks.h"
 #include "engine/train/checkpoint.h"
 #include "models/pipeline.h"
-#include "traces/size.h"
 
 #include <math.h>
 

@@ -1,10 +1,11 @@
 #include "engine/train/run_plan.h"
 
+#include "base/size.h"
+#include "chunks/dry_run.h"
 #include "chunks/homes.h"
 #include "chunks/lack.h"
 #include "chunks/layout_file.h"
 #include "chunks/nvme_homes.h"
-#include "chunks/pipeline.h"
 #include "chunks/slots.h"
 #include "chunks/stage_path.h"
 #include "engine/device.h"
@@ -16,7 +17,6 @@
 #include "models/pipeline.h"
 #include "models/train_choice.h"
 #include "policies/plugin.h"
-#include "traces/size.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 #include "engine/train/run_report.h"
 
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "base/size.h"
 #include "chunks/chunk_spread.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Continues a text, the prompt, with the trained model. */
+#include "base/printable.h"
 #include "engine/random.h"
 #include "engine/train/trainer.h"
 #include "models/tokenizer.h"
-#include "traces/printable.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 #include "engine/train/snapshot.h"
 
+#include "base/size.h"
 #include "engine/host/machine.h"
 #include "engine/train/checkpoint.h"
-#include "traces/size.h"
 
 #include <string.h>
 #include <sys/mman.h>

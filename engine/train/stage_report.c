@@ -1,7 +1,7 @@
 #include "engine/train/stage_report.h"
 
+#include "base/size.h"
 #include "models/pipeline.h"
-#include "traces/size.h"
 
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
 #include "engine/train/together.h"
 
+#include "base/size.h"
 #include "chunks/lack.h"
 #include "engine/ranks_part.h"
 #include "models/pipeline.h"
 #include "models/rank_traffic.h"
-#include "traces/size.h"
 
 #include <jansson.h>
 #include <sys/stat.h>

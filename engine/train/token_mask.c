@@ -1,8 +1,8 @@
 #include "engine/train/token_mask.h"
 
+#include "base/files.h"
 #include "engine/train/data.h"
 #include "engine/train/file_pieces.h"
-#include "traces/files.h"
 
 #include <errno.h>
 #include <zlib.h>

@@ -1,5 +1,7 @@
 #include "engine/train/trainer.h"
 
+#include "base/failure.h"
+#include "base/size.h"
 #include "chunks/stage_path.h"
 #include "engine/device.h"
 #include "engine/kernels.h"
@@ -7,8 +9,6 @@
 #include "engine/train/run_report.h"
 #include "engine/train/stage_report.h"
 #include "engine/train/training_save.h"
-#include "traces/failure.h"
-#include "traces/size.h"
 
 #include <math.h>
 

@@ -46,7 +46,7 @@ struct trainer_end {
  * --dry-run, only prints how much memory it would take. Prints results to standard output. A run
  * that is stopped finishes its step, and saves if it may. With several ranks, one of them prints,
  * and one reports an error; the others return false without an error and set end->elsewhere. An
- * error is marked (traces/failure.h) if it came while training, or if a memory is too small. */
+ * error is marked (base/failure.h) if it came while training, or if a memory is too small. */
 bool trainer_run(const struct run_options *options, const struct trainer_watch *watch,
                  struct trainer_end *end, GError **error);
 

@@ -1,5 +1,6 @@
 #include "engine/train/training.h"
 
+#include "base/failure.h"
 #include "engine/adapters.h"
 #include "engine/storage/storage.h"
 #include "engine/train/checkpoint_folder.h"
@@ -8,7 +9,6 @@
 #include "engine/train/trainer.h"
 #include "engine/train/training_save.h"
 #include "models/pipeline.h"
-#include "traces/failure.h"
 
 #include <glib/gstdio.h>
 #include <math.h>

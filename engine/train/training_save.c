@@ -1,7 +1,7 @@
 #include "engine/train/training_save.h"
 
+#include "base/failure.h"
 #include "engine/train/snapshot.h"
-#include "traces/failure.h"
 
 #include <stdatomic.h>
 #include <sys/resource.h>

@@ -1,10 +1,10 @@
 #include "planner/answers/budgets.h"
+#include "base/failure.h"
+#include "base/output_file.h"
+#include "base/size.h"
 #include "chunks/plan.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
-#include "traces/failure.h"
-#include "traces/output_file.h"
-#include "traces/size.h"
 
 #include <glib/gstdio.h>
 #include <math.h>

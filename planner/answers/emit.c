@@ -1,8 +1,8 @@
 #include "planner/answers/emit.h"
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "base/size.h"
 #include "planner/answers/zero3.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 
 #include <glib/gstdio.h>
 #include <jansson.h>

@@ -1,8 +1,8 @@
 #include "planner/answers/explain.h"
+#include "base/printable.h"
+#include "base/size.h"
+#include "base/terminal.h"
 #include "models/derivation.h"
-#include "traces/printable.h"
-#include "traces/size.h"
-#include "traces/terminal.h"
 
 enum { EXCERPT_MOMENTS = 8 };
 

@@ -1,9 +1,9 @@
+#include "base/size.h"
 #include "models/derive.h"
 #include "planner/answers/budgets.h"
 #include "planner/answers/questions.h"
 #include "planner/search/variants.h"
 #include "sim/operator_times.h"
-#include "traces/size.h"
 
 #include <string.h>
 

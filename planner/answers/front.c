@@ -1,10 +1,10 @@
 #include "planner/answers/front.h"
 
+#include "base/size.h"
 #include "models/derivation.h"
 #include "models/synth.h"
 #include "models/train_choice.h"
 #include "planner/answers/requests.h"
-#include "traces/size.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "base/size.h"
+#include "base/terminal.h"
 #include "planner/answers/front.h"
 #include "platforms/shipped.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
-#include "traces/size.h"
-#include "traces/terminal.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
+#include "base/size.h"
 #include "planner/answers/front.h"
 #include "platforms/shipped.h"
-#include "traces/size.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
+#include "base/printable.h"
+#include "base/size.h"
 #include "models/config.h"
 #include "models/synth.h"
 #include "planner/answers/budgets.h"
 #include "planner/answers/questions.h"
 #include "planner/search/search.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 
 #include <string.h>
 

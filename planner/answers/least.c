@@ -1,10 +1,10 @@
 #include "planner/answers/requests.h"
 
+#include "base/size.h"
 #include "models/derivation.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/variant.h"
 #include "sim/replay.h"
-#include "traces/size.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* Questions about memory and the link: the least memory that is nearly as fast, and what more would
  * save. Of several ranks each stage is searched that the answer may choose. */
+#include "base/size.h"
 #include "models/derive.h"
 #include "planner/answers/budgets.h"
 #include "planner/answers/questions.h"
 #include "planner/answers/requests.h"
 #include "sim/operator_times.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

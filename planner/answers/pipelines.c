@@ -1,12 +1,12 @@
 #include "planner/answers/pipelines.h"
 
+#include "base/failure.h"
+#include "base/output_file.h"
+#include "base/size.h"
 #include "chunks/plan.h"
 #include "chunks/stage_path.h"
 #include "planner/answers/questions.h"
 #include "sim/stage_sweep.h"
-#include "traces/failure.h"
-#include "traces/output_file.h"
-#include "traces/size.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 #include "planner/answers/questions.h"
 
-#include "traces/printable.h"
-#include "traces/size.h"
+#include "base/printable.h"
+#include "base/size.h"
 
 #include <string.h>
 

@@ -1,5 +1,8 @@
 #include "planner/answers/requests.h"
 
+#include "base/failure.h"
+#include "base/printable.h"
+#include "base/size.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/explain.h"
 #include "planner/answers/recorded.h"
@@ -9,9 +12,6 @@
 #include "planner/schedule/placement.h"
 #include "sim/operator_times.h"
 #include "sim/replay.h"
-#include "traces/failure.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <stdio.h>

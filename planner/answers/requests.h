@@ -22,7 +22,7 @@ bool request_explain(const struct plan_paths *paths, GError **error);
 bool request_verify(const struct plan_paths *paths, GError **error);
 
 /* Searches, and calls request_write with the best plan. Errors of writing are marked
- * (traces/failure.h).
+ * (base/failure.h).
  *
  * With NVMe, writes the plan of tiers_search if the best plan without NVMe does not fit, or takes
  * longer. The prices of its certificate's bounds are of a host with room for everything. Prints

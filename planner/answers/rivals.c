@@ -1,7 +1,7 @@
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "base/size.h"
 #include "planner/answers/explain.h"
-#include "traces/output_file.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>

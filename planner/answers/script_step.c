@@ -1,8 +1,8 @@
 #include "planner/answers/script_step.h"
 
+#include "base/failure.h"
+#include "base/files.h"
 #include "models/retime.h"
-#include "traces/failure.h"
-#include "traces/files.h"
 
 #include <string.h>
 

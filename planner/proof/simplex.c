@@ -1,6 +1,6 @@
 #include "planner/proof/simplex.h"
 
-#include "traces/failure.h"
+#include "base/failure.h"
 
 #include <glib.h>
 #include <setjmp.h>

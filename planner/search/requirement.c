@@ -1,7 +1,7 @@
+#include "base/size.h"
 #include "planner/search/candidate.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
-#include "traces/size.h"
 
 /* Returns the least device memory of a layout and placement. Sets the error, and returns
  * UINT64_MAX, if host memory lacks whatever the device has. */

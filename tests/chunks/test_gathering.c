@@ -1,7 +1,7 @@
 /* Gathered chunks: what ranks exchange for them, and plans that must be refused. */
 #include "chunks/gathering.h"
 
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "tests/chunks/random_iteration.h"
 
 /* All ranks together copy every element over the link once, and send it to the p - 1 others. */

@@ -1,10 +1,10 @@
 /* What the refusal of a host budget says would fit does, and less host memory does not. Homes need
  * little more device memory than the best of all homes. */
+#include "base/failure.h"
 #include "chunks/homes.h"
 #include "chunks/lack.h"
 #include "chunks/non_model.h"
 #include "tests/chunks/random_iteration.h"
-#include "traces/failure.h"
 
 #include <math.h>
 #include <string.h>

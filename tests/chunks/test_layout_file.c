@@ -1,7 +1,7 @@
 /* Layouts that people write: chunk sizes by list, and layout files. */
 #include "chunks/chunk_sizes.h"
+#include "chunks/dry_run.h"
 #include "chunks/layout_file.h"
-#include "chunks/pipeline.h"
 #include "tests/chunks/random_iteration.h"
 
 #include <glib/gstdio.h>

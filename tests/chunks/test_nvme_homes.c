@@ -1,8 +1,8 @@
 /* Homes in NVMe: plans that have them keep their budgets, survive their file, and are refused where
  * they are damaged. */
+#include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
 #include "chunks/nvme_visits.h"
-#include "chunks/pipeline.h"
 #include "tests/chunks/random_iteration.h"
 
 #include <glib/gstdio.h>

@@ -1,6 +1,6 @@
-/* From a trace to a plan and to the mover: step by step as chunks/pipeline.h lists it, and by
+/* From a trace to a plan and to the mover: step by step as chunks/dry_run.h lists it, and by
  * dry_run at once. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 
 #include "chunks/place.h"
 #include "tests/chunks/adversary.h"

@@ -1,7 +1,7 @@
 /* Compares the arena with an obvious one, and checks what placing adds to the decisions.
  * tests/sim/test_replay.c checks that plans are sound and predict what is counted. */
 #include "chunks/arena.h"
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "chunks/place.h"
 #include "chunks/place_internal.h"
 #include "tests/chunks/random_iteration.h"

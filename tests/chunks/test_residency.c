@@ -1,7 +1,7 @@
 /* Under random traces, layouts, policies, budgets and timings, every operator finds the right
  * bytes, and every iteration moves what the plan says. */
+#include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
-#include "chunks/pipeline.h"
 #include "tests/chunks/adversary.h"
 #include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"

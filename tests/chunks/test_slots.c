@@ -1,4 +1,4 @@
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "chunks/slots.h"
 #include "tests/chunks/random_iteration.h"
 

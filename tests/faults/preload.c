@@ -1,5 +1,5 @@
 /* A library that tests preload into a program, so that calls of the system go wrong there.
- * PSTAR_FAULT (traces/fault.h) says which:
+ * PSTAR_FAULT (base/fault.h) says which:
  *
  *   heap:N    the N-th allocation of heap memory gets none, once the program can report that. Those
  *             of oneDNN do not count, which crashes where it gets no memory for code, nor those of

@@ -1,5 +1,5 @@
 /* The switchboard: which events go wrong, and which texts it refuses. */
-#include "traces/fault.h"
+#include "base/fault.h"
 
 static void expect_events(enum fault fault, const char *pattern)
 {

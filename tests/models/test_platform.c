@@ -1,6 +1,6 @@
 /* Platform files: every one in the project reads, what is wrong is named, curves interpolate. */
+#include "base/size.h"
 #include "platforms/platform.h"
-#include "traces/size.h"
 
 #include <glib/gstdio.h>
 #include <string.h>

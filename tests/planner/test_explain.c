@@ -1,10 +1,10 @@
 /* --explain prints the plan's own figures, and more with the trace. */
+#include "base/size.h"
 #include "planner/answers/explain.h"
 #include "planner/proof/certificate.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
-#include "traces/size.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Stages whose chunks come and go: their plans pass the checks of plans and recompute what was
  * asked, no plan of the same question is faster than the bound, and stages that fit take the time
  * that the search says. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "planner/pipelines/moving_shapes.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "tests/drawn.h"

@@ -1,6 +1,6 @@
 /* What NVMe must read and write, counted by hand, and never more than any plan does. */
+#include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
-#include "chunks/pipeline.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/nvme_bound.h"
 #include "planner/proof/nvme_prices.h"

@@ -1,7 +1,7 @@
 /* Stays in the host pool of what lives in NVMe: by hand, and in drawn plans, which must be
  * executable and move no more than if nothing stayed. */
+#include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
-#include "chunks/pipeline.h"
 #include "planner/proof/nvme_bound.h"
 #include "planner/schedule/nvme_stays.h"
 #include "planner/schedule/retention.h"

@@ -1,7 +1,7 @@
 /* The search for a pipeline, beside the simulator: drawn cuts take the time and the memory that the
  * simulator says, and of small instances every plan is simulated: none is
  * faster than the bound, and what was found is one of them. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "models/pipeline_derive.h"
 #include "models/synth.h"
 #include "models/train_choice.h"

@@ -1,6 +1,6 @@
 /* Reuse intervals against plans: the computed traffic equals the replayed one, the bound is below
  * every retention, and small iterations are searched exhaustively. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/prices.h"

@@ -1,7 +1,7 @@
 /* GLPK that gets no memory ends the process as GLib does, and prints nothing itself. What its
  * interior point method cannot solve ends that method alone. */
+#include "base/failure.h"
 #include "planner/proof/simplex.h"
-#include "traces/failure.h"
 
 #include <unistd.h>
 

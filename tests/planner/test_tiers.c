@@ -1,7 +1,7 @@
 /* Plans for a host that a disk extends verify, stay within the budgets, and are no slower than any
  * policy's with homes in NVMe. */
+#include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
-#include "chunks/pipeline.h"
 #include "models/synth.h"
 #include "planner/answers/tiers.h"
 #include "planner/answers/verify.h"

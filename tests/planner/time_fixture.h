@@ -3,7 +3,7 @@
 #ifndef PSTAR_TESTS_PLANNER_TIME_FIXTURE_H
 #define PSTAR_TESTS_PLANNER_TIME_FIXTURE_H
 
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "planner/proof/prices.h"
 #include "planner/schedule/placement.h"
 #include "tests/drawn.h"

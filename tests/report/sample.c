@@ -1,6 +1,6 @@
 #include "tests/report/sample.h"
 
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "traces/trace_file.h"
 
 #include <ftw.h>

@@ -1,6 +1,6 @@
 /* Copies in both directions at once: schedules worked out by hand, and what holds of any. Alone a
  * byte takes a nanosecond, beside the other direction two; from pageable memory one and a half. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "chunks/residency/residency.h"
 #include "sim/clock.h"
 #include "sim/replay.h"

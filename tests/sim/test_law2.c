@@ -4,8 +4,8 @@
  * offloading, micro-batches, host operators; the plan is a policy's, which each side makes for
  * itself, with or without chunks in NVMe, or the planner's, which pstar-run is given. The
  * simulator's trace is synthesised, or collected from a run of another placement. */
+#include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
-#include "chunks/pipeline.h"
 #include "models/synth.h"
 #include "planner/search/candidate.h"
 #include "sim/replay.h"

@@ -1,7 +1,7 @@
 /* Plans of random iterations replayed: what the mover counts is what the plan says, and time obeys
  * what holds of any schedule. */
+#include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
-#include "chunks/pipeline.h"
 #include "chunks/residency/residency.h"
 #include "sim/clock.h"
 #include "sim/replay.h"

@@ -1,6 +1,6 @@
 /* The stages of a pipeline on one clock: drawn schedules take what closed forms and a slow, obvious
  * clock say, their times add up, and traces that do not belong together are refused. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "models/pipeline.h"
 #include "sim/stage_replay.h"
 #include "tests/models/small_model.h"

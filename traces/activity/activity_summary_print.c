@@ -1,6 +1,6 @@
+#include "base/printable.h"
+#include "base/size.h"
 #include "traces/activity/activity_summary.h"
-#include "traces/printable.h"
-#include "traces/size.h"
 #include "traces/summary.h"
 
 enum { BUSIEST = 10, WIDEST_NAME = 60 };

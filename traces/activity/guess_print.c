@@ -1,5 +1,5 @@
+#include "base/size.h"
 #include "traces/activity/guess.h"
-#include "traces/size.h"
 #include "traces/summary.h"
 
 enum { MOST_PRINTED = 9, PRINTED_FIRST = 4, PRINTED_LAST = 3 }; /* number of phases */

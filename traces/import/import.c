@@ -1,9 +1,9 @@
 #include "traces/import/import.h"
 
+#include "base/failure.h"
+#include "base/output_file.h"
 #include "traces/database.h"
-#include "traces/failure.h"
 #include "traces/import/kineto.h"
-#include "traces/output_file.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Imports SQLite exports of Nsight Systems by copying the tables that traces have, too. */
+#include "base/files.h"
 #include "traces/activity/activity_file.h"
 #include "traces/database.h"
-#include "traces/files.h"
 #include "traces/import/import.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "traces/import/json_events.h"
 
-#include "traces/files.h"
+#include "base/files.h"
 #include "traces/trace.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * this rule is followed without the delay's code: a plain engine with beta1 0, which leaves each
  * gradient, clipped, in the first moment, is filled with the weights before the last update, and
  * the test itself updates the newest. Losses, norms, weights and moments must be the same bits. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "engine/adamw.h"
 #include "engine/engine.h"
 #include "models/family.h"

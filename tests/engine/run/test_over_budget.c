@@ -1,5 +1,5 @@
 /* An arena smaller than what its operators claim: the step fails at the moment, and says so. */
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "engine/engine.h"
 #include "engine/usage.h"
 

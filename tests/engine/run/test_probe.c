@@ -1,8 +1,8 @@
 /* The probe's file, as any program would read it. */
+#include "base/failure.h"
 #include "engine/probe/probe.h"
 #include "engine/probe/probe_steps.h"
 #include "platforms/platform.h"
-#include "traces/failure.h"
 
 #include <glib/gstdio.h>
 

@@ -2,7 +2,7 @@
 #ifndef PSTAR_TESTS_ENGINE_RUN_TRIAL_H
 #define PSTAR_TESTS_ENGINE_RUN_TRIAL_H
 
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 #include "engine/engine.h"
 #include "models/family.h"
 #include "strategies/strategy.h"

@@ -1,4 +1,4 @@
-#include "traces/terminal.h"
+#include "base/terminal.h"
 
 #include <stdlib.h>
 #include <string.h>

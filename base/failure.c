@@ -1,4 +1,4 @@
-#include "traces/failure.h"
+#include "base/failure.h"
 
 G_DEFINE_QUARK(pstar_failure, failure)
 

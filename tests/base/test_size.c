@@ -1,4 +1,4 @@
-#include "traces/size.h"
+#include "base/size.h"
 
 static void test_sizes(void)
 {

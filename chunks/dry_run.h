@@ -20,8 +20,8 @@
  * also find the addresses itself. The simulator (sim/replay.c), the engine (engine/engine.c) and
  * the public interface (api/execute.c) take the last steps, with the same manager and different
  * movers. */
-#ifndef PSTAR_CHUNKS_PIPELINE_H
-#define PSTAR_CHUNKS_PIPELINE_H
+#ifndef PSTAR_CHUNKS_DRY_RUN_H
+#define PSTAR_CHUNKS_DRY_RUN_H
 
 #include "chunks/decide.h"
 #include "chunks/plan.h"

@@ -6,8 +6,8 @@
  *
  * The counts are the only mutable state of the product that is not an argument. They belong to the
  * process, as its environment does. */
-#ifndef PSTAR_TRACES_FAULT_H
-#define PSTAR_TRACES_FAULT_H
+#ifndef PSTAR_BASE_FAULT_H
+#define PSTAR_BASE_FAULT_H
 
 #include <glib.h>
 #include <stdbool.h>

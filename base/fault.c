@@ -1,4 +1,4 @@
-#include "traces/fault.h"
+#include "base/fault.h"
 
 #include <stdatomic.h>
 #include <string.h>

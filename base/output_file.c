@@ -1,6 +1,6 @@
-#include "traces/output_file.h"
+#include "base/output_file.h"
 
-#include "traces/failure.h"
+#include "base/failure.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "traces/printable.h"
+#include "base/printable.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Sizes and rates as people write them: 64MiB, 1.5GB, 12GB/s. */
-#ifndef PSTAR_TRACES_SIZE_H
-#define PSTAR_TRACES_SIZE_H
+#ifndef PSTAR_BASE_SIZE_H
+#define PSTAR_BASE_SIZE_H
 
 #include <glib.h>
 #include <stdbool.h>

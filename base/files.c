@@ -1,6 +1,6 @@
-#include "traces/files.h"
+#include "base/files.h"
 
-#include "traces/size.h"
+#include "base/size.h"
 
 #include <errno.h>
 #include <link.h>

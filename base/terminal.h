@@ -1,6 +1,6 @@
 /* Bold and coloured text on terminals that want it. */
-#ifndef PSTAR_TRACES_TERMINAL_H
-#define PSTAR_TRACES_TERMINAL_H
+#ifndef PSTAR_BASE_TERMINAL_H
+#define PSTAR_BASE_TERMINAL_H
 
 #include <stdbool.h>
 #include <stdio.h>

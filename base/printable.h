@@ -1,8 +1,8 @@
 /* Texts of files, made safe to show: they cannot command a terminal, forge a line, or reverse or
  * hide what stands around them. Everything that a program prints from a file passes through here.
  */
-#ifndef PSTAR_TRACES_PRINTABLE_H
-#define PSTAR_TRACES_PRINTABLE_H
+#ifndef PSTAR_BASE_PRINTABLE_H
+#define PSTAR_BASE_PRINTABLE_H
 
 #include <glib.h>
 #include <stdio.h>

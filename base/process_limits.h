@@ -1,7 +1,7 @@
 /* Limits that the system sets to this process (setrlimit), and threads, which some of them refuse.
  */
-#ifndef PSTAR_TRACES_PROCESS_LIMITS_H
-#define PSTAR_TRACES_PROCESS_LIMITS_H
+#ifndef PSTAR_BASE_PROCESS_LIMITS_H
+#define PSTAR_BASE_PROCESS_LIMITS_H
 
 #include <glib.h>
 #include <stdint.h>

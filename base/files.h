@@ -1,6 +1,6 @@
 /* Checks files before they are read, and finds our own libraries. */
-#ifndef PSTAR_TRACES_FILES_H
-#define PSTAR_TRACES_FILES_H
+#ifndef PSTAR_BASE_FILES_H
+#define PSTAR_BASE_FILES_H
 
 #include <glib.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* Files that programs write for people and other programs. */
-#ifndef PSTAR_TRACES_OUTPUT_FILE_H
-#define PSTAR_TRACES_OUTPUT_FILE_H
+#ifndef PSTAR_BASE_OUTPUT_FILE_H
+#define PSTAR_BASE_OUTPUT_FILE_H
 
 #include <glib.h>
 #include <jansson.h>
@@ -21,7 +21,7 @@ char *output_file_target(const char *path);
 char *output_file_temporary(const char *target);
 
 /* Checks early, before hours of computing its contents, whether an output can be created or
- * replaced. Returns false with FAILURE_RUNNING (traces/failure.h) if not. */
+ * replaced. Returns false with FAILURE_RUNNING (base/failure.h) if not. */
 bool output_file_has_place(const char *path, GError **error);
 /* The same for a folder, which may be there, or is made with the folders above it. */
 bool output_folder_has_place(const char *path, GError **error);

@@ -1,4 +1,4 @@
-#include "traces/size.h"
+#include "base/size.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-#include "chunks/pipeline.h"
+#include "chunks/dry_run.h"
 
+#include "base/size.h"
 #include "chunks/place.h"
 #include "chunks/slots.h"
-#include "traces/size.h"
 
 /* Room for one chunk is kept free, but not more than this share of the budget. */
 #define SPARE_SHARE 64

@@ -1,5 +1,5 @@
-#include "traces/failure.h"
-#include "traces/output_file.h"
+#include "base/failure.h"
+#include "base/output_file.h"
 
 #include "tests/traces/random_trace.h"
 #include "traces/trace_file.h"

@@ -1,6 +1,6 @@
 /* Marks of errors that tell a program with which status it ends. */
-#ifndef PSTAR_TRACES_FAILURE_H
-#define PSTAR_TRACES_FAILURE_H
+#ifndef PSTAR_BASE_FAILURE_H
+#define PSTAR_BASE_FAILURE_H
 
 #include <glib.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
-#include "traces/process_limits.h"
+#include "base/process_limits.h"
 
-#include "traces/failure.h"
-#include "traces/size.h"
+#include "base/failure.h"
+#include "base/size.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
