@@ -67,6 +67,12 @@ struct plan *plan_copy(const struct plan *plan)
     return copy;
 }
 
+void plan_set_digest(struct plan *plan, const struct trace *trace)
+{
+    g_free(plan->digest);
+    plan->digest = trace_digest(trace);
+}
+
 struct plan *plan_share(struct plan *plan)
 {
     plan->sharers++;

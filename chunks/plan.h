@@ -166,6 +166,10 @@ struct trace_exchange plan_exchange(const struct plan *plan, const struct trace 
 
 void plan_free(struct plan *plan);
 
+/* Sets the digest to that of the trace. Searches make many plans, and hash the trace of the best
+ * one alone. */
+void plan_set_digest(struct plan *plan, const struct trace *trace);
+
 /* Returns a copy with one owner, of a plan without a certificate. Free it with plan_free. */
 struct plan *plan_copy(const struct plan *plan);
 

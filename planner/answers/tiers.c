@@ -150,8 +150,7 @@ static struct variants_result *result_of(const struct tiers *tiers, struct plan 
         variants_result_free(result);
         return NULL;
     }
-    g_free(plan->digest);
-    plan->digest = trace_digest(best->trace);
+    plan_set_digest(plan, best->trace);
     nvme_ways_time(tiers->options->costs, plan, best->trace);
     return result;
 }

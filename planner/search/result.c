@@ -64,7 +64,6 @@ struct search_result *search_result_of(struct search *search, GError **error)
     }
     result->trace = model_place_chosen(search->job.trace, result->plan->choices,
                                        search->job.platform, NULL);
-    g_free(result->plan->digest);
-    result->plan->digest = trace_digest(result->trace);
+    plan_set_digest(result->plan, result->trace);
     return result;
 }

@@ -18,6 +18,7 @@ static struct plan *plan_quickly(const struct variant_search *c, const struct tr
     const struct search_options *options = c->options;
     struct non_model *non_model = non_model_place(trace);
     const struct candidate_job job = {.trace = trace,
+                                      .digest = "",
                                       .non_model = non_model,
                                       .costs = options->costs,
                                       .platform = options->platform,

@@ -463,6 +463,7 @@ static struct variants_result *finish(struct variant_search *c)
     trace_free(result->best->trace);
     result->best->trace = model_place_chosen(result->traced, result->best->plan->choices,
                                              c->options->platform, NULL);
+    plan_set_digest(result->best->plan, result->best->trace);
     result->best->stopped |= c->stopped;
     return result;
 }
