@@ -176,6 +176,7 @@ struct accesses *accesses_new_digested(const struct trace *trace, const char *di
 
     struct accesses *accesses = g_new0(struct accesses, 1);
     accesses->digest = g_strdup(digest);
+    accesses->choices = run_choices_of(trace);
     accesses->moment_count = trace->operator_count;
     accesses->chunk_count = layout->chunk_count;
     accesses->first = g_new(uint32_t, trace->operator_count + 1);
@@ -202,6 +203,7 @@ void accesses_free(struct accesses *accesses)
     if (!accesses)
         return;
     g_free(accesses->digest);
+    run_choices_free(accesses->choices);
     g_free(accesses->first);
     g_free(accesses->items);
     g_free(accesses->next_device_use);

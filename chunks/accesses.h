@@ -3,6 +3,7 @@
 #define PSTAR_CHUNKS_ACCESSES_H
 
 #include "chunks/layout.h"
+#include "traces/choices.h"
 
 enum {
     ACCESS_WRITES = 1, /* the operator writes the chunk, or a part of it */
@@ -20,6 +21,7 @@ struct chunk_access {
 
 struct accesses {
     char *digest; /* trace_digest of the trace, which every plan needs; NULL: plan_make takes it */
+    struct run_choices *choices; /* of the trace, which every plan needs */
     uint32_t moment_count, count, chunk_count;
     uint32_t *first;            /* [moment_count + 1] into items */
     struct chunk_access *items; /* [count] by moment; a chunk has at most one in a moment */

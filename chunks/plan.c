@@ -231,7 +231,7 @@ struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addre
     plan->sequence = trace->sequence;
     plan->micro_batches = trace->micro_batches;
     plan->ranks = trace->ranks;
-    plan->choices = run_choices_of(trace);
+    plan->choices = run_choices_copy(inputs->accesses->choices);
     plan->device_budget = inputs->device_budget;
     plan->host_budget = inputs->host_budget;
     plan->layout = layout_copy(inputs->layout);
