@@ -5,6 +5,8 @@
 #include "chunks/plan.h"
 #include "policies/headroom.h"
 
+#include <string.h>
+
 /* Of the device memory that homes need, the share by which it may be above the least. */
 #define LEAN_SHARE 1024
 
@@ -148,6 +150,8 @@ void homes_add_transient(const struct homes *homes, const struct layout *layout,
                          const struct accesses *accesses, uint64_t *need)
 {
     uint32_t moments = accesses->moment_count;
+    if (!memchr(homes->transient, 1, homes->chunk_count))
+        return;
     g_autofree uint64_t *begin = g_new0(uint64_t, moments + 1);
     g_autofree uint64_t *end = g_new0(uint64_t, moments + 1);
     for (uint32_t m = 0; m < moments; m++)

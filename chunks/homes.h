@@ -9,7 +9,7 @@
 struct homes {
     uint32_t chunk_count;
     uint8_t *on_device; /* [chunk_count] nonzero if it lives on the device and has no host slot */
-    uint8_t *transient; /* [chunk_count] nonzero if it has no home, and no host slot either */
+    uint8_t *transient; /* [chunk_count] 1 if it has no home, and no host slot either */
     uint64_t *host_address; /* [chunk_count] slot in the host pool; NO_ADDRESS if it has none, or
                                if the chunk is gathered: then it lives in the shards of the ranks */
     uint64_t device_slot_bytes; /* slots of device-homed chunks */
@@ -59,7 +59,7 @@ void staging_clear(struct staging *staging);
 uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *layout,
                                 const struct accesses *accesses);
 /* Makes homes from `on_device` [chunk_count], nonzero if the chunk lives on the device, and from
- * `transient` [chunk_count], nonzero if it has no home; NULL means none. */
+ * `transient` [chunk_count], 1 if it has no home; NULL means none. */
 struct homes *homes_assign(const struct trace *trace, const struct layout *layout,
                            const uint8_t *on_device, const uint8_t *transient);
 void homes_free(struct homes *homes);
