@@ -7,6 +7,12 @@
 
 /* ---- ceilings ---- */
 
+/* A moment with its non-model data. Moments count on into the second iteration. */
+struct maximum {
+    uint32_t moment;
+    uint64_t non_model;
+};
+
 /* Goes backwards through two iterations, so that the ceilings of the first one know what the second
  * one needs. */
 struct ceiling_search {
@@ -15,16 +21,16 @@ struct ceiling_search {
     uint32_t moment_count;
     /* The moments from now on whose non-model data exceeds the non-model data of all moments
      * before, latest first. The last such moment up to a given moment has the maximum. */
-    uint32_t *maxima, count;
+    struct maximum *maxima; /* [count] */
+    uint32_t count;
     uint32_t *leave; /* [chunk_count] the moment by which it has left next, or NO_INDEX */
 };
 
-static void step_back(struct ceiling_search *s, moment_id moment)
+static void step_back(struct ceiling_search *s, uint32_t moment, uint64_t non_model)
 {
-    uint64_t bytes = s->non_model[moment % s->moment_count];
-    while (s->count && s->non_model[s->maxima[s->count - 1] % s->moment_count] <= bytes)
+    while (s->count && s->maxima[s->count - 1].non_model <= non_model)
         s->count--;
-    s->maxima[s->count++] = moment;
+    s->maxima[s->count++] = (struct maximum){moment, non_model};
 }
 
 /* Returns the ceiling that holds from now until `end`. */
@@ -33,12 +39,12 @@ static uint64_t lowest_ceiling(const struct ceiling_search *s, uint32_t end)
     uint32_t low = 0, high = s->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (s->maxima[middle] >= end)
+        if (s->maxima[middle].moment >= end)
             low = middle + 1;
         else
             high = middle;
     }
-    uint64_t most = low < s->count ? s->non_model[s->maxima[low] % s->moment_count] : 0;
+    uint64_t most = low < s->count ? s->maxima[low].non_model : 0;
     return (s->budget - most) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
 }
 
@@ -48,7 +54,7 @@ static void go_back_through(struct ceiling_search *s, const struct decisions *de
 {
     for (uint32_t m = s->moment_count + 1; m-- > 0;) {
         if (m < s->moment_count)
-            step_back(s, base + m);
+            step_back(s, base + m, s->non_model[m]);
         for (uint32_t i = decisions->first[m + 1]; i-- > decisions->first[m];) {
             const struct plan_action *action = &g_array_index(decisions->actions,
                                                               struct plan_action, i);
@@ -65,7 +71,7 @@ struct ceilings *ceilings_new(const struct decisions *decisions, const struct ac
 {
     uint32_t moments = accesses->moment_count, chunks = accesses->chunk_count;
     struct ceilings *ceilings = g_new(struct ceilings, 1);
-    g_autofree uint32_t *maxima = g_new(uint32_t, 2 * (size_t)moments);
+    g_autofree struct maximum *maxima = g_new(struct maximum, 2 * (size_t)moments);
     g_autofree uint32_t *leave = g_new(uint32_t, chunks);
     struct ceiling_search search = {.non_model = accesses->non_model,
                                     .budget = device_budget,
