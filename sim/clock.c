@@ -3,6 +3,8 @@
 #include "chunks/gathering.h"
 #include "sim/timing.h"
 
+#include <string.h>
+
 const struct timing_resource timing_resources[MOVER_QUEUES] = {
     [MOVER_COMPUTE] = {"compute", false},
     [MOVER_H2D] = {"H2D", true},
@@ -92,19 +94,24 @@ static uint64_t occupancy_highest_end(struct occupancy *o)
 
 /* ---- the clock ---- */
 
+/* What the copies of a chunk take, and a move of it in the plan's arena. */
+struct chunk_times {
+    struct costs_copy h2d, d2h;
+    uint64_t move_ns;
+};
+
 struct sim_clock {
     struct sim_job job;
     const struct timing_ops *timing;
-    void *resources;              /* the timing's self */
-    struct costs_copy *h2d, *d2h; /* [chunk_count] a copy of the chunk */
-    uint64_t *move_ns;            /* [chunk_count] a move of it in this plan's arena */
-    moment_id moment;             /* whose actions or operator come next */
-    mover_ticket network;         /* the last work in the network's queue */
-    uint64_t expected_ns;         /* when what the next operator waits for is there; 0 if nothing */
-    uint64_t compute_ns;          /* when the device has done its work so far */
-    uint64_t lap_ns;              /* where the current lap began */
-    uint64_t stall_ns;            /* in this lap */
-    struct plan_figures lap;      /* counts so far in this lap */
+    void *resources;           /* the timing's self */
+    struct chunk_times *times; /* [chunk_count] */
+    moment_id moment;          /* whose actions or operator come next */
+    mover_ticket network;      /* the last work in the network's queue */
+    uint64_t expected_ns;      /* when what the next operator waits for is there; 0 if nothing */
+    uint64_t compute_ns;       /* when the device has done its work so far */
+    uint64_t lap_ns;           /* where the current lap began */
+    uint64_t stall_ns;         /* in this lap */
+    struct plan_figures lap;   /* counts so far in this lap */
     struct occupancy on_device;
     struct plan_figures before; /* of the last lap */
     uint64_t stall_before_ns;   /* in the last lap */
@@ -124,12 +131,44 @@ static const struct timing_ops *timing_of(const struct costs *costs)
                                     : &timing_queues;
 }
 
+enum { SIZE_HASH_BITS = 6 };
+
+static uint32_t hash_size(uint64_t bytes)
+{
+    return (uint32_t)(bytes * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SIZE_HASH_BITS));
+}
+
+/* Finds what copies and moves take. Chunks have few sizes, so most of them find that the last chunk
+ * with the same hash was as large. */
+static struct chunk_times *find_chunk_times(const struct sim_job *job)
+{
+    const struct chunk *chunks = job->plan->layout->chunks;
+    uint32_t count = job->plan->layout->chunk_count, last[2][1 << SIZE_HASH_BITS];
+    struct chunk_times *times = g_new(struct chunk_times, count);
+    double move_scale = costs_move_scale(job->costs, job->plan->arena_bytes);
+    memset(last, 0xff, sizeof last);
+    for (uint32_t c = 0; c < count; c++) {
+        uint64_t used = chunks[c].copy_bytes;
+        uint64_t host_end = plan_in_nvme(job->plan, c) ? job->plan->staging_address
+                                                       : job->plan->host_address[c] + used;
+        bool is_pinned = host_end <= job->costs->pinned_bytes;
+        uint32_t *like = &last[is_pinned][hash_size(used)];
+        if (*like != NO_INDEX && chunks[*like].copy_bytes == used)
+            times[c] = times[*like];
+        else
+            times[c] = (struct chunk_times){costs_copy(job->costs, MOVER_H2D, used, host_end),
+                                            costs_copy(job->costs, MOVER_D2H, used, host_end),
+                                            move_ns(job->costs, used, move_scale)};
+        *like = c;
+    }
+    return times;
+}
+
 struct sim_clock *sim_clock_new(const struct sim_job *job)
 {
     const struct layout *layout = job->plan->layout;
     uint32_t n = layout->chunk_count;
     struct sim_clock *clock = g_new0(struct sim_clock, 1);
-    double move_scale = costs_move_scale(job->costs, job->plan->arena_bytes);
     clock->job = *job;
     clock->timing = timing_of(job->costs);
     clock->resources = clock->timing->open(job);
@@ -137,23 +176,14 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
         g_ptr_array_add(job->timeline->operators, g_strdup(job->trace->operators[m].name));
     if (job->timeline)
         g_array_set_size(job->timeline->used_device_bytes, job->trace->operator_count);
-    clock->h2d = g_new(struct costs_copy, n);
-    clock->d2h = g_new(struct costs_copy, n);
-    clock->move_ns = g_new(uint64_t, n);
+    clock->times = find_chunk_times(job);
     occupancy_init(&clock->on_device, n);
-    for (uint32_t c = 0; c < n; c++) {
-        uint64_t used = layout->chunks[c].copy_bytes;
-        uint64_t host_end = plan_in_nvme(job->plan, c) ? job->plan->staging_address
-                                                       : job->plan->host_address[c] + used;
-        clock->h2d[c] = costs_copy(job->costs, MOVER_H2D, used, host_end);
-        clock->d2h[c] = costs_copy(job->costs, MOVER_D2H, used, host_end);
-        clock->move_ns[c] = move_ns(job->costs, used, move_scale);
+    for (uint32_t c = 0; c < n; c++)
         if (plan_is_homed(job->plan, c))
             occupancy_enter(&clock->on_device,
                             &(struct mover_copy){.chunk = c,
                                                  .device_address = job->plan->initial_address[c],
                                                  .slot_bytes = layout->chunks[c].slot_bytes});
-    }
     return clock;
 }
 
@@ -162,9 +192,7 @@ void sim_clock_free(struct sim_clock *clock)
     if (!clock)
         return;
     clock->timing->close(clock->resources);
-    g_free(clock->h2d);
-    g_free(clock->d2h);
-    g_free(clock->move_ns);
+    g_free(clock->times);
     occupancy_clear(&clock->on_device);
     g_free(clock);
 }
@@ -175,6 +203,8 @@ void sim_clock_free(struct sim_clock *clock)
 static struct timeline_span *note(struct sim_clock *clock, enum mover_queue queue,
                                   enum timeline_kind kind, chunk_id chunk, uint64_t bytes)
 {
+    if (!clock->job.timeline)
+        return NULL;
     return timeline_note(
         clock->job.timeline, queue,
         &(struct timeline_span){
@@ -214,10 +244,10 @@ static mover_ticket copy_chunk(struct sim_clock *clock, enum mover_queue queue,
                                enum timeline_kind kind, const struct mover_copy *chunk,
                                const struct mover_after *after)
 {
-    const struct costs_copy *times = queue == MOVER_H2D ? clock->h2d : clock->d2h;
+    const struct chunk_times *times = &clock->times[chunk->chunk];
     note(clock, queue, kind, chunk->chunk, chunk->copy_bytes);
-    return clock->timing->copy(clock->resources, queue, chunk->copy_bytes, &times[chunk->chunk],
-                               after);
+    return clock->timing->copy(clock->resources, queue, chunk->copy_bytes,
+                               queue == MOVER_H2D ? &times->h2d : &times->d2h, after);
 }
 
 /* A rank's shards of a gathered chunk. */
@@ -349,7 +379,7 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
 {
     struct sim_clock *clock = self;
     const struct timing_work work = {
-        .duration_ns = clock->move_ns[to->chunk], .bytes = to->copy_bytes, .is_move = true};
+        .duration_ns = clock->times[to->chunk].move_ns, .bytes = to->copy_bytes, .is_move = true};
     g_assert(clock->on_device.end[to->chunk] == from + to->slot_bytes);
     occupancy_enter(&clock->on_device, to);
     clock->lap.moves++;
@@ -363,6 +393,8 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
 static mover_ticket exchange(struct sim_clock *clock, const struct trace_operator *op,
                              const struct mover_after *after)
 {
+    if (!clock->job.costs->ranks)
+        return 0;
     const struct costs_copy time = costs_exchanges(clock->job.costs, op);
     if (!time.alone_ns)
         return 0;
