@@ -383,7 +383,8 @@ static void shrink_non_model(struct residency *r, uint64_t extent)
 static void grow_non_model(struct residency *r, uint64_t extent, struct mover_after *after)
 {
     uint64_t top = r->plan->arena_bytes;
-    address_map_take(r->map, top - extent, top - r->non_model, &r->non_model_ready);
+    if (extent > r->non_model)
+        address_map_take(r->map, top - extent, top - r->non_model, &r->non_model_ready);
     r->non_model = extent;
     if (extent)
         mover_after_merge(after, &r->non_model_ready);
