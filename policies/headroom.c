@@ -5,9 +5,10 @@
 
 /* Moments are grouped into blocks. Each block knows its lowest value and what was taken from all of
  * its moments, so that a long range costs one step a block. Of two and three levels, several block
- * sizes and a segment tree, this is the fastest for the planner's operations (800 to 3,000
- * moments). In longer iterations blocks are grouped in the same way once more. */
-enum { BLOCK = 16, GROUP = BLOCK * BLOCK, LONG = 4096 };
+ * sizes and a segment tree, this is the fastest for the planner's operations (800 to 2,000
+ * moments). In longer iterations blocks are grouped in the same way once more: the planner is as
+ * fast with 3,800 moments, and opt-dirty saves a fourth of its instructions with 3,083. */
+enum { BLOCK = 16, GROUP = BLOCK * BLOCK, LONG = 2048 };
 
 /* The value of the moments that pad the last block. */
 #define PADDING (INT64_MAX / 2)

@@ -7,7 +7,7 @@
 enum { CASES = 200, STEPS = 60, MOMENTS_MOST = 90 };
 
 /* Iterations that are long enough for groups of blocks. */
-enum { LONG_CASES = 3, LONG_LEAST = 4097, LONG_MOST = 9000 };
+enum { LONG_CASES = 3, LONG_LEAST = 2049, LONG_MOST = 9000 };
 
 struct range {
     uint32_t first, length;
