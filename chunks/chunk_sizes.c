@@ -10,6 +10,15 @@ static bool refuse(GError **error, const char *text, const char *why)
     return false;
 }
 
+static bool refuse_list(GError **error, const char *name)
+{
+    g_autofree char *names = trace_list_names();
+    g_autofree char *why = g_strdup_printf("there is no list of chunks of this name; the lists are "
+                                           "%s",
+                                           names);
+    return refuse(error, name, why);
+}
+
 static bool parse_size(const char *text, uint64_t *size, GError **error)
 {
     uint64_t bytes;
@@ -28,7 +37,7 @@ static bool parse_item(const char *item, struct chunk_sizes *sizes, GError **err
     uint8_t list = 0;
 
     if (!plain && !trace_list_parse(sides[0], &list))
-        return refuse(error, sides[0], "there is no list of chunks of this name");
+        return refuse_list(error, sides[0]);
     uint64_t *size = plain ? &sizes->others : &sizes->of_list[list];
     if (*size)
         return refuse(error, item,

@@ -141,8 +141,11 @@ static bool check_lists(const struct reading *reading, json_t *value)
     json_t *ignored;
     json_object_foreach (value, name, ignored) {
         uint8_t list;
-        if (!trace_list_parse(name, &list))
-            return refuse(reading, "there is no list of chunks '%s'", name);
+        if (!trace_list_parse(name, &list)) {
+            g_autofree char *names = trace_list_names();
+            return refuse(reading, "there is no list of chunks '%s'; the lists are %s", name,
+                          names);
+        }
         if (!reading->trace->list_element_bytes[list])
             return refuse(reading, "this run has no list %s", name);
     }

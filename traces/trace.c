@@ -266,6 +266,14 @@ const char *trace_list_name(enum trace_list list)
     return lists[list];
 }
 
+char *trace_list_names(void)
+{
+    const char *names[TRACE_LISTS + 1] = {NULL};
+    for (int list = 0; list < TRACE_LISTS; list++)
+        names[list] = lists[list];
+    return g_strjoinv(", ", (char **)names);
+}
+
 bool trace_list_parse(const char *name, uint8_t *list)
 {
     return find(lists, TRACE_LISTS, name, list);

@@ -257,6 +257,8 @@ uint64_t trace_model_bytes(const struct trace *trace);
  * "exp_avg_sq", "gathered", "activation"; "read", "update", "overwrite"; "forward", "backward",
  * "update"; "device", "host"; "gather", "reduce", "pass"; "use", "save", "restore". */
 const char *trace_list_name(enum trace_list list);
+/* Returns the names of all lists of model data, with ", " between them. Free with g_free. */
+char *trace_list_names(void);
 const char *trace_mode_name(enum trace_mode mode);
 const char *trace_phase_name(enum trace_phase phase);
 const char *trace_place_name(enum trace_place place);

@@ -105,7 +105,8 @@ static void test_bad_sizes(struct fixture *f, gconstpointer data)
     } bad[] = {
         {"", "no size"},
         {"param=", "''"},
-        {"weights=1MiB", "'weights': there is no list"},
+        {"weights=1MiB", "'weights': there is no list of chunks of this name; the lists are param, "
+                         "grad, master, exp_avg, exp_avg_sq, gathered"},
         {"=1MiB", "there is no list"},
         {"param=1MiB,param=2MiB", "'param=2MiB': a size for this list"},
         {"1MiB,2MiB", "'2MiB': a default size"},
@@ -290,7 +291,8 @@ static void test_bad_files(struct fixture *f, gconstpointer data)
         {"{\"pstar_layout\": 1, \"chunks\": {\"param\": [[\"a\", \"b\", \"c\"]]}}",
          "list exp_avg is missing"},
         {"{\"pstar_layout\": 1, \"chunks\": {\"weights\": []}}", "there is no list of chunks "
-                                                                 "'weights'"},
+                                                                 "'weights'; the lists are param, "
+                                                                 "grad, master, exp_avg"},
         {"{\"pstar_layout\": 1, \"chunks\": {\"grad\": []}}", "this run has no list grad"},
         {"{\"pstar_layout\": 1, \"chunk_bytes\": 1024, \"chunks\": [[\"a\"], [\"b\", \"c\"]]}",
          NULL},
