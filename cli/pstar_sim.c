@@ -73,6 +73,14 @@ static GPtrArray *parse_policies(const char *text, GError **error)
     return policies;
 }
 
+static bool begins_early(const GPtrArray *strategies)
+{
+    for (guint i = 0; strategies && i < strategies->len; i++)
+        if (((const struct strategy *)g_ptr_array_index(strategies, i))->ops->begins_early)
+            return true;
+    return false;
+}
+
 /* Without --policy, all policies are replayed, or none beside strategies. */
 static bool read_policies(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
@@ -83,7 +91,10 @@ static bool read_policies(const struct sim_arguments *a, struct sim_inputs *in, 
         return options_refuse(
             error, "--look-ahead %s: strategies have their own; it needs --policy", a->look_ahead);
     return (in->policies = parse_policies(policies, error)) &&
-           (!a->strategy || (in->strategies = strategy_parse_list(a->strategy, error)));
+           (!a->strategy || (in->strategies = strategy_parse_list(a->strategy, error))) &&
+           (!a->no_clip || begins_early(in->strategies) ||
+            options_refuse(error, "--no-clip: changes only --strategy superoffload, which updates "
+                                  "before the norm of all gradients is known"));
 }
 
 static bool read_machine(const struct sim_arguments *a, const struct console *console,

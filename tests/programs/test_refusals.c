@@ -206,6 +206,23 @@ static void test_strategies(void)
     workshop_free(workshop);
 }
 
+/* What the run does not clip changes one strategy alone. */
+static void test_no_clip(void)
+{
+    static const char refusal[] = "--no-clip: changes only --strategy superoffload";
+    struct workshop *workshop = open_workshop();
+    workshop_must_end(workshop, "pstar-sim run.pstar --device-memory 50% --no-clip", 2, "",
+                      refusal);
+    workshop_must_end(workshop,
+                      "pstar-sim run.pstar --device-memory 50% --no-clip --strategy zero-offload",
+                      2, "", refusal);
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 50% --no-clip --strategy "
+                                "zero-offload,superoffload:0.5 --chunk-size 64KiB");
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 50% --no-clip --strategy all "
+                                "--chunk-size 64KiB");
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -214,5 +231,6 @@ int main(int argc, char **argv)
     g_test_add_func("/refusals/small", test_small);
     g_test_add_func("/refusals/simulated", test_simulated);
     g_test_add_func("/refusals/strategies", test_strategies);
+    g_test_add_func("/refusals/no-clip", test_no_clip);
     return g_test_run();
 }
