@@ -2,6 +2,7 @@
 
 #include "sim/timing.h"
 
+#include "base/seconds.h"
 #include "base/size.h"
 
 /* A stretch of the iteration that belongs to one phase. */
@@ -160,8 +161,9 @@ void phases_print(const struct phases *phases, FILE *out)
     for (int p = 0; p < PHASE_COUNT; p++) {
         const struct phase_figures *f = &phases->of[p];
         g_autofree char *peak = size_format(f->peak_device_bytes);
-        fprintf(out, "%-9s %10.4f %7.1f %% %7.1f %% %7.1f %% %7.1f %% %9.3f %9.3f %11s",
-                trace_phase_name((enum trace_phase)p), f->seconds, share(f, MOVER_COMPUTE),
+        g_autofree char *seconds = seconds_format(f->seconds);
+        fprintf(out, "%-9s %10s %7.1f %% %7.1f %% %7.1f %% %7.1f %% %9.3f %9.3f %11s",
+                trace_phase_name((enum trace_phase)p), seconds, share(f, MOVER_COMPUTE),
                 share(f, MOVER_HOST), share(f, MOVER_H2D), share(f, MOVER_D2H),
                 rate(f, MOVER_H2D) * 1e-9, rate(f, MOVER_D2H) * 1e-9, peak);
         fprintf(out, network ? " %7.1f %% %12.3f\n" : "\n", share(f, MOVER_NETWORK),

@@ -1,5 +1,6 @@
 #include "sim/stage_sweep.h"
 
+#include "base/seconds.h"
 #include "base/size.h"
 #include "sim/baselines.h"
 #include "sim/workers.h"
@@ -279,8 +280,10 @@ static void print_stage(const struct stage_result *stage, uint32_t s, FILE *out)
     g_autofree char *received = size_format(stage->figures.received_bytes);
     fprintf(out, "%5u  %8s  %9u  %11s  %11s  %11s  %11s", s, layers, stage->in_flight, device, host,
             sent, received);
-    for (size_t c = 0; c < G_N_ELEMENTS(columns); c++)
-        fprintf(out, "  %9.4f", seconds_in(stage, c));
+    for (size_t c = 0; c < G_N_ELEMENTS(columns); c++) {
+        g_autofree char *seconds = seconds_format(seconds_in(stage, c));
+        fprintf(out, "  %9s", seconds);
+    }
     fputc('\n', out);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/output_file.h"
 #include "base/printable.h"
+#include "base/seconds.h"
 #include "base/size.h"
 #include "base/terminal.h"
 #include "chunks/chunk_spread.h"
@@ -53,12 +54,13 @@ static void print_fitting(const struct sweep *sweep, const struct sweep_row *row
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
     g_autofree char *size = size_format(f->peak_nvme_bytes);
+    g_autofree char *stall = seconds_format(f->stall_seconds);
+    g_autofree char *step = seconds_format(f->iteration_seconds);
     g_autofree char *nvme = sweep->nvme_budget ? g_strdup_printf(" %11s", size) : g_strdup("");
     if (best)
         fputs(terminal_begin(out, TERMINAL_BEST), out);
-    fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s%s %9.4f %9.4f", best ? '*' : ' ',
-            chunk, way(row), row->look_ahead, h2d, d2h, traffic, peak, host, nvme, f->stall_seconds,
-            f->iteration_seconds);
+    fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s%s %9s %9s", best ? '*' : ' ', chunk,
+            way(row), row->look_ahead, h2d, d2h, traffic, peak, host, nvme, stall, step);
     if (best)
         fputs(terminal_end(out), out);
     end_row(row, out);
@@ -100,8 +102,9 @@ static void append_figure(GString *text, enum objective objective, const struct 
 {
     g_autofree char *size = size_format(objective == OBJECTIVE_TRAFFIC ? figures_traffic(f)
                                                                        : f->peak_device_bytes);
+    g_autofree char *step = seconds_format(f->iteration_seconds);
     if (objective == OBJECTIVE_TIME)
-        g_string_append_printf(text, "%.4f s", f->iteration_seconds);
+        g_string_append_printf(text, "%s s", step);
     else
         g_string_append(text, size);
 }

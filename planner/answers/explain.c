@@ -1,5 +1,6 @@
 #include "planner/answers/explain.h"
 #include "base/printable.h"
+#include "base/seconds.h"
 #include "base/size.h"
 #include "base/terminal.h"
 #include "models/derivation.h"
@@ -130,8 +131,10 @@ static void print_figures(const struct plan_figures *f, FILE *out)
     print_size(out, "of it alive at once", f->peak_live_device_bytes);
     print_size(out, "host memory", f->peak_host_bytes);
     if (f->iteration_seconds > 0) {
-        fprintf(out, "  %-28s %.4f s\n", "step", f->iteration_seconds);
-        fprintf(out, "  %-28s %.4f s (%.1f %%)\n", "of it stalled", f->stall_seconds,
+        g_autofree char *step = seconds_format(f->iteration_seconds);
+        g_autofree char *stall = seconds_format(f->stall_seconds);
+        fprintf(out, "  %-28s %s s\n", "step", step);
+        fprintf(out, "  %-28s %s s (%.1f %%)\n", "of it stalled", stall,
                 100 * f->stall_seconds / f->iteration_seconds);
     }
 }
@@ -230,14 +233,16 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
     g_autofree char *stage = c->stage || c->fast
                                  ? g_strdup_printf("stage %u%s ", c->stage, c->fast ? " fast" : "")
                                  : g_strdup("");
-    fprintf(out, "    %s%-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", stage, recompute, offload,
+    g_autofree char *least = seconds_format((double)a->bound * 1e-9);
+    fprintf(out, "    %s%-16s %-9s %-6s %-5s %3u x %-3u at least %s s", stage, recompute, offload,
             c->host_embedding ? "host" : "device", c->second_backward ? "twice" : "once",
-            c->micro_batches, c->batch, (double)a->bound * 1e-9);
+            c->micro_batches, c->batch, least);
     if (c->state_block)
         fprintf(out, " in blocks of %" G_GUINT64_FORMAT, c->state_block);
     if (a->achieved) {
         g_autofree char *moved = size_format(a->achieved_traffic);
-        fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);
+        g_autofree char *found = seconds_format((double)a->achieved * 1e-9);
+        fprintf(out, "; found %s s, %s", found, moved);
     } else {
         fputs(a->outcome == CERTIFICATE_DOES_NOT_FIT ? "; does not fit"
               : a->outcome == CERTIFICATE_BOUNDED    ? "; proved no better"
@@ -266,8 +271,10 @@ void explain_certificate(const struct certificate *certificate, FILE *out)
     fputs("Proved for any schedule of the plan's chunks\n", out);
     fprintf(out, "  traffic: bound %s, plan %s, gap %.2f %%\n", least, moved,
             100 * certificate_gap(traffic->achieved, traffic->bound));
-    fprintf(out, "  time: bound %.4f s, plan %.4f s, gap %.2f %%%s\n", (double)time->bound * 1e-9,
-            (double)time->achieved * 1e-9, 100 * certificate_gap(time->achieved, time->bound),
+    g_autofree char *bound = seconds_format((double)time->bound * 1e-9);
+    g_autofree char *step = seconds_format((double)time->achieved * 1e-9);
+    fprintf(out, "  time: bound %s s, plan %s s, gap %.2f %%%s\n", bound, step,
+            100 * certificate_gap(time->achieved, time->bound),
             time->either_side ? "; on whichever side each group's optimizer runs" : "");
     print_alternatives(certificate, out);
 }
@@ -297,8 +304,9 @@ static void print_row(const char *name, const struct plan_figures *figures, cons
                       const char *style, FILE *out)
 {
     g_autofree char *moved = size_format(figures->h2d_bytes + figures->d2h_bytes);
-    fprintf(out, "%s  %-14s %11s %10.4f %10.4f   %s%s\n", style, name, moved,
-            figures->stall_seconds, figures->iteration_seconds, remark,
+    g_autofree char *stall = seconds_format(figures->stall_seconds);
+    g_autofree char *step = seconds_format(figures->iteration_seconds);
+    fprintf(out, "%s  %-14s %11s %10s %10s   %s%s\n", style, name, moved, stall, step, remark,
             *style ? terminal_end(out) : "");
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/failure.h"
 #include "base/printable.h"
+#include "base/seconds.h"
 #include "base/size.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/explain.h"
@@ -98,6 +99,16 @@ bool request_explain(const struct plan_paths *paths, GError **error)
     return ok;
 }
 
+static void print_valid(const struct plan_paths *paths, const struct plan_figures *figures)
+{
+    g_autofree char *step = seconds_format(figures->iteration_seconds);
+    g_autofree char *stall = seconds_format(figures->stall_seconds);
+    text_print_line(stdout,
+                    "%s: valid, and moves the bytes that it predicts; a step takes %s s, %s s of "
+                    "it stalled",
+                    paths->plan, step, stall);
+}
+
 bool request_verify(const struct plan_paths *paths, GError **error)
 {
     struct trace *trace = NULL;
@@ -109,11 +120,7 @@ bool request_verify(const struct plan_paths *paths, GError **error)
               (!plan->certificate ||
                verify_certificate(plan, paths->plan, trace, paths->trace, error));
     if (ok)
-        text_print_line(
-            stdout,
-            "%s: valid, and moves the bytes that it predicts; a step takes %.4f s, %.4f s of it "
-            "stalled",
-            paths->plan, figures.iteration_seconds, figures.stall_seconds);
+        print_valid(paths, &figures);
     if (ok && plan->certificate)
         explain_certificate(plan->certificate, stdout);
     else if (ok)
@@ -254,6 +261,12 @@ static double step_of(const struct variants_result *result)
     return result->best->plan->predicted.iteration_seconds;
 }
 
+static void print_alone(const struct variants_result *alone)
+{
+    g_autofree char *step = seconds_format(step_of(alone));
+    printf("the best plan without NVMe   %12s s\n", step);
+}
+
 static void print_tiered(const struct tiered *tiered, const struct variants_result *alone)
 {
     const struct plan *plan = tiered->result->best->plan;
@@ -263,14 +276,16 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
     g_autofree char *host = size_format(plan->host_pool_bytes);
     g_autofree char *device = size_format(plan->predicted.peak_device_bytes);
     g_autofree char *more = size_format(tiered->ample.peak_host_bytes);
+    g_autofree char *step = seconds_format(step_of(tiered->result));
+    g_autofree char *stall = seconds_format(plan->predicted.stall_seconds);
+    g_autofree char *ample = seconds_format(tiered->ample.iteration_seconds);
     printf("in NVMe                      %12s   %s read and %s written a step\n", file, read,
            written);
     printf("device memory                %12s\nhost memory                  %12s\n", device, host);
-    printf("step                         %12.4f s, %.4f s of it stalled\n", step_of(tiered->result),
-           plan->predicted.stall_seconds);
-    printf("with enough host memory      %12.4f s, in %s\n", tiered->ample.iteration_seconds, more);
+    printf("step                         %12s s, %s s of it stalled\n", step, stall);
+    printf("with enough host memory      %12s s, in %s\n", ample, more);
     if (alone)
-        printf("the best plan without NVMe   %12.4f s\n", step_of(alone));
+        print_alone(alone);
     else
         printf("the best plan without NVMe           none was found\n");
     printf("\n");
@@ -328,8 +343,9 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
     if (pays) {
         ok = finish_tiered(paths, trace, options, &tiered, alone, error);
     } else if (alone) {
-        printf("NVMe does not pay: the best plan without it takes %.4f s a step%s\n",
-               step_of(alone), fits ? ", no more than with it" : "");
+        g_autofree char *step = seconds_format(step_of(alone));
+        printf("NVMe does not pay: the best plan without it takes %s s a step%s\n", step,
+               fits ? ", no more than with it" : "");
         ok = finish(paths, trace, options, scope, alone, error);
     } else {
         g_propagate_error(error, g_steal_pointer(&why));

@@ -1,5 +1,6 @@
 #include "base/output_file.h"
 #include "base/printable.h"
+#include "base/seconds.h"
 #include "base/size.h"
 #include "planner/answers/explain.h"
 
@@ -165,7 +166,7 @@ void explain_rivals(const struct search_result *result, enum objective objective
         bool found = rival->figures.iteration_seconds > 0;
         g_autofree char *traffic = found ? size_format(figures_traffic(&rival->figures))
                                          : g_strdup("-");
-        g_autofree char *seconds = found ? g_strdup_printf("%.4f", rival->figures.iteration_seconds)
+        g_autofree char *seconds = found ? seconds_format(rival->figures.iteration_seconds)
                                          : g_strdup("-");
         text_print_line(out, "  %10s %11s  %-66s %s", seconds, traffic, rival->what, rival->why);
     }
