@@ -147,7 +147,7 @@ bool pstar_plan_verify(const char *plan_path, const char *trace_path,
         (recorded = recorded_read(plan, trace_path, machine, costs, &failure)) &&
         (trace = trace_of_plan(plan, recorded, machine, &failure)) &&
         verify_plan(plan, trace, costs, NULL, &failure) && plan->certificate)
-        verify_certificate(plan, plan_path, trace, trace_path, &failure);
+        verify_certificate(plan, plan_path, trace_path, &failure);
     trace_free(trace);
     trace_free(recorded);
     costs_free(costs);

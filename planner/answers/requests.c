@@ -40,8 +40,9 @@ static struct platform *read_platform(const struct plan_paths *paths, const stru
     return platform;
 }
 
-/* Reads the platform that the paths name or, if they name none, the certificate's; and the costs.
- * *platform stays NULL if there is neither. */
+/* Reads the platform that the paths name or, if they name none, the certificate's; and the costs,
+ * with the link that the paths or else the certificate name. *platform stays NULL if there is
+ * neither. */
 static bool read_machine(const struct plan_paths *paths, const struct plan *plan,
                          struct platform **platform, struct costs **costs, GError **error)
 {
@@ -52,14 +53,14 @@ static bool read_machine(const struct plan_paths *paths, const struct plan *plan
         ok = (*platform = read_platform(paths, plan, error)) != NULL;
     } else if (certificate && certificate->platform) {
         ok = of_plan(paths, (*platform = certificate_platform(certificate, error)) != NULL, error);
-        link = certificate->link;
+        link = link ? link : certificate->link;
     }
     if (!ok)
         return false;
     if (certificate && !paths->platform && !paths->link)
         *costs = certificate_costs(certificate, error);
     else
-        *costs = costs_new(paths->platform ? *platform : NULL, paths->link, error);
+        *costs = costs_new(*platform, paths->link, error);
     if (*platform && link)
         platform_keep_apart(*platform);
     return *costs != NULL;
@@ -109,6 +110,35 @@ static void print_valid(const struct plan_paths *paths, const struct plan_figure
                     paths->plan, step, stall);
 }
 
+/* Without --platform, a link alone may replace that of the certificate. */
+static bool names_another_machine(const struct plan_paths *paths,
+                                  const struct certificate *certificate)
+{
+    g_autofree char *text = NULL;
+    if (!paths->platform && !paths->link)
+        return false;
+    if (paths->platform && !g_file_get_contents(paths->platform, &text, NULL, NULL))
+        return true;
+    return (paths->platform && g_strcmp0(text, certificate->platform) != 0) ||
+           g_strcmp0(paths->link, certificate->link) != 0;
+}
+
+/* Says it if the step's time is for another machine than the proof. */
+static void print_machine(const struct plan_paths *paths, const struct certificate *certificate)
+{
+    if (!names_another_machine(paths, certificate))
+        return;
+    const char *link = certificate->link;
+    struct platform *platform = certificate->platform ? certificate_platform(certificate, NULL)
+                                                      : NULL;
+    text_print_line(stdout,
+                    "That time is for the --platform and --link given here. The plan was made, and "
+                    "is proved below, with others: %s%s%s",
+                    platform ? platform->name : "no platform", link ? ", --link " : "",
+                    link ? link : "");
+    platform_free(platform);
+}
+
 bool request_verify(const struct plan_paths *paths, GError **error)
 {
     struct trace *trace = NULL;
@@ -117,10 +147,11 @@ bool request_verify(const struct plan_paths *paths, GError **error)
     struct plan *plan = plan_read(paths->plan, error);
     bool ok = plan && (trace = read_trace_of(plan, paths, &costs, error)) &&
               of_plan(paths, verify_plan(plan, trace, costs, &figures, error), error) &&
-              (!plan->certificate ||
-               verify_certificate(plan, paths->plan, trace, paths->trace, error));
+              (!plan->certificate || verify_certificate(plan, paths->plan, paths->trace, error));
     if (ok)
         print_valid(paths, &figures);
+    if (ok && plan->certificate)
+        print_machine(paths, plan->certificate);
     if (ok && plan->certificate)
         explain_certificate(plan->certificate, stdout);
     else if (ok)

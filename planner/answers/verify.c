@@ -229,30 +229,33 @@ bool verify_found(const struct plan *plan, const struct trace *recorded,
     return ok;
 }
 
-/* Reads the trace that the search began with. */
-static struct trace *read_recorded(const struct plan *plan, const char *path, GError **error)
+/* Reads the trace that the search began with, and makes the plan's, for the machine that the
+ * certificate names. */
+static bool read_traces(const struct plan *plan, const char *path, struct trace **recorded,
+                        struct trace **trace, GError **error)
 {
     struct platform *platform = NULL;
     struct costs *costs = certificate_costs(plan->certificate, error);
-    struct trace *recorded = NULL;
-    if (costs && read_platform(plan->certificate, &platform, error))
-        recorded = recorded_read(plan, path, platform, costs, error);
+    bool ok = costs && read_platform(plan->certificate, &platform, error) &&
+              (*recorded = recorded_read(plan, path, platform, costs, error)) &&
+              (*trace = trace_of_plan(plan, *recorded, platform, error));
     platform_free(platform);
     costs_free(costs);
-    return recorded;
+    return ok;
 }
 
-bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
-                        const char *trace_path, GError **error)
+bool verify_certificate(const struct plan *plan, const char *plan_path, const char *trace_path,
+                        GError **error)
 {
+    struct trace *recorded = NULL, *trace = NULL;
     if (!certificate_check_seal(plan_path, error) ||
         !check_trace_file(plan->certificate, trace_path, error))
         return false;
-    struct trace *recorded = read_recorded(plan, trace_path, error);
-    bool ok = recorded && check_times(plan, trace, error) &&
-              check_bounds(plan, trace, recorded, error);
-    if (recorded && !ok)
+    bool ok = read_traces(plan, trace_path, &recorded, &trace, error) &&
+              check_times(plan, trace, error) && check_bounds(plan, trace, recorded, error);
+    if (trace && !ok)
         g_prefix_error(error, "%s: ", plan_path);
     trace_free(recorded);
+    trace_free(trace);
     return ok;
 }

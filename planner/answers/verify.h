@@ -15,8 +15,8 @@ bool verify_plan(const struct plan *plan, const struct trace *trace, const struc
 /* Checks the plan's certificate against the files of plan and trace: every byte of both, the
  * bounds, and the predicted time under the costs that the certificate names. `plan` has passed
  * verify_plan. */
-bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
-                        const char *trace_path, GError **error);
+bool verify_certificate(const struct plan *plan, const char *plan_path, const char *trace_path,
+                        GError **error);
 
 /* Checks a plan that was just found as verify_plan and verify_certificate will check its file. The
  * certificate may be missing. `platform` (may be NULL) and `costs` are those of the search. If the

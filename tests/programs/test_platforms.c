@@ -100,6 +100,40 @@ static void test_name(void)
     workshop_free(workshop);
 }
 
+/* A plan's proof is for the machine that it was made for, whichever the step's time is for. */
+static void test_another(void)
+{
+    static const char says[] = "That time is for the --platform and --link given here. The plan "
+                               "was made, and is proved below, with others: ";
+    static const struct {
+        const char *options, *others; /* others: NULL if they are the same */
+    } cases[] = {
+        {"", NULL},
+        {"--platform rtx-4090", NULL},
+        {"--platform l4", "GeForce RTX 4090, 24 GB\n"},
+        {"--link h2d=1GB/s,d2h=1GB/s", "GeForce RTX 4090, 24 GB\n"},
+    };
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH "--platform rtx-4090 -o run.pstar");
+    workshop_must_run(workshop, "pstar-plan run.pstar --platform rtx-4090 --device-memory 30% "
+                                "--seed 1 -o plan.json");
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *command = g_strdup_printf("pstar-plan --verify plan.json run.pstar %s",
+                                                   cases[i].options);
+        g_autofree char *out = workshop_must_print(workshop, command);
+        const char *at = strstr(out, says);
+        g_assert_cmpint(at != NULL, ==, cases[i].others != NULL);
+        if (at && !g_str_has_prefix(at + strlen(says), cases[i].others))
+            g_error("%s", out);
+    }
+    workshop_must_run(workshop, "pstar-plan run.pstar --platform rtx-4090 --device-memory 30% "
+                                "--link h2d=2GB/s --seed 1 -o plan.json");
+    g_autofree char *out = workshop_must_print(
+        workshop, "pstar-plan --verify plan.json run.pstar --platform rtx-4090");
+    g_assert_nonnull(strstr(out, "with others: GeForce RTX 4090, 24 GB, --link h2d=2GB/s\n"));
+    workshop_free(workshop);
+}
+
 static void test_unknown(void)
 {
     struct workshop *workshop = workshop_new();
@@ -129,6 +163,7 @@ int main(int argc, char **argv)
     g_test_add_func("/platforms/slow", test_slow);
     g_test_add_func("/platforms/folder", test_folder);
     g_test_add_func("/platforms/name", test_name);
+    g_test_add_func("/platforms/another", test_another);
     g_test_add_func("/platforms/unknown", test_unknown);
     g_test_add_func("/platforms/file-first", test_file_first);
     return g_test_run();
