@@ -68,9 +68,14 @@ bool output_folder_has_place(const char *path, GError **error)
     return g_access(folder, W_OK | X_OK) == 0 || fail(path, errno, error);
 }
 
+/* A name that is nearly as long as names may be is cut, so that there is room for what follows, and
+ * for what SQLite adds. */
 static char *beginning_of_temporaries(const char *target)
 {
-    return g_strdup_printf("%s.%d-", target, (int)getpid());
+    enum { LONGEST = 200 };
+    size_t folder = (size_t)(strrchr(target, '/') ? strrchr(target, '/') + 1 - target : 0);
+    size_t length = MIN(strlen(target), folder + LONGEST);
+    return g_strdup_printf("%.*s.%d-", (int)length, target, (int)getpid());
 }
 
 char *output_file_temporary(const char *target)
@@ -104,18 +109,48 @@ static bool try_to_create(const char *path, GError **error)
     return true;
 }
 
-bool output_file_has_place(const char *path, GError **error)
+bool output_file_grows_in_place(const char *path, GError **error)
 {
     if (descriptor_of(path) >= 0)
         return true;
     g_autofree char *target = output_file_target(path);
-    bool is_there = g_file_test(path, G_FILE_TEST_EXISTS);
 
     if (*path == '\0' || g_file_test(path, G_FILE_TEST_IS_DIR))
         return fail(path, EISDIR, error);
-    if (is_there && !g_file_test(path, G_FILE_TEST_IS_REGULAR))
+    if (g_file_test(path, G_FILE_TEST_EXISTS))
         return g_access(path, W_OK) == 0 || fail(path, errno, error);
     return try_to_create(target, error);
+}
+
+/* In a folder such as /tmp only owners may replace files. */
+static bool is_kept_by_owner(const char *target, uid_t owner)
+{
+    g_autofree char *path = g_path_get_dirname(target);
+    struct stat folder;
+    uid_t user = geteuid();
+    return stat(path, &folder) == 0 && folder.st_mode & S_ISVTX && user != 0 && user != owner &&
+           user != folder.st_uid;
+}
+
+/* Returns whether a new file can be moved to the place of the regular file that is there. */
+static bool can_replace(const char *path, const char *target, GError **error)
+{
+    struct statx file;
+    if (statx(AT_FDCWD, target, 0, STATX_UID, &file) != 0)
+        return fail(path, errno, error);
+    if (file.stx_attributes & STATX_ATTR_MOUNT_ROOT)
+        return fail(path, EBUSY, error);
+    return !is_kept_by_owner(target, file.stx_uid) || fail(path, EPERM, error);
+}
+
+bool output_file_has_place(const char *path, GError **error)
+{
+    if (!output_file_grows_in_place(path, error))
+        return false;
+    if (descriptor_of(path) >= 0 || !g_file_test(path, G_FILE_TEST_IS_REGULAR))
+        return true;
+    g_autofree char *target = output_file_target(path);
+    return try_to_create(target, error) && can_replace(path, target, error);
 }
 
 /* Returns the temporary file that receives the bytes, or NULL if they go to `path` directly. */

@@ -21,8 +21,11 @@ char *output_file_target(const char *path);
 char *output_file_temporary(const char *target);
 
 /* Checks early, before hours of computing its contents, whether an output can be created or
+ * replaced. A file without permission to write stays, although its folder would let it be
  * replaced. Returns false with FAILURE_RUNNING (base/failure.h) if not. */
 bool output_file_has_place(const char *path, GError **error);
+/* The same for a file that is written where it is (output_stream_open). */
+bool output_file_grows_in_place(const char *path, GError **error);
 /* The same for a folder, which may be there, or is made with the folders above it. */
 bool output_folder_has_place(const char *path, GError **error);
 

@@ -395,8 +395,8 @@ bool options_parse(GOptionContext *context, const struct option_group *groups, s
 
 bool option_writes(const struct option *option)
 {
-    return option->use == OPTION_WRITES || option->use == OPTION_WRITES_FILE ||
-           option->use == OPTION_WRITES_FOLDER;
+    return option->use == OPTION_WRITES || option->use == OPTION_WRITES_LINES ||
+           option->use == OPTION_WRITES_FILE || option->use == OPTION_WRITES_FOLDER;
 }
 
 static bool is_output(const struct option *option)
@@ -476,8 +476,9 @@ static bool is_replaceable(const char *path, GError **error)
 static bool check_place(const struct option *option, GError **error)
 {
     const char *path = *option->file;
-    bool ok = option->use == OPTION_WRITES_FOLDER ? output_folder_has_place(path, error)
-                                                  : output_file_has_place(path, error);
+    bool ok = option->use == OPTION_WRITES_FOLDER  ? output_folder_has_place(path, error)
+              : option->use == OPTION_WRITES_LINES ? output_file_grows_in_place(path, error)
+                                                   : output_file_has_place(path, error);
     ok = ok && (option->use != OPTION_WRITES_FILE || is_replaceable(path, error));
     if (!ok) {
         g_prefix_error(error, "--%s: ", option_name(option));
@@ -490,7 +491,7 @@ bool options_check_output(const struct option *output, const struct option_group
                           size_t group_count, GError **error)
 {
     if (is_standard_output(*output->file))
-        return output->use == OPTION_WRITES ||
+        return output->use == OPTION_WRITES || output->use == OPTION_WRITES_LINES ||
                options_refuse(error, "--%s %s: cannot go to standard output", option_name(output),
                               *output->file);
     for (size_t g = 0; g < group_count; g++)

@@ -62,6 +62,7 @@ enum shared_option {
 enum option_use {
     OPTION_READS,         /* or it is no file, or the program checks it itself */
     OPTION_WRITES,        /* - is standard output */
+    OPTION_WRITES_LINES,  /* the same, for what grows where it is, line by line */
     OPTION_WRITES_FILE,   /* which cannot be standard output */
     OPTION_WRITES_FOLDER, /* which is made if it is missing */
     OPTION_RUNS,          /* arguments: a command */

@@ -451,7 +451,7 @@ int main(int argc, char **argv)
          .help = "weights, order of the data, dropout; default: 0"},
         {.name = "log",
          .file = &o->log,
-         .use = OPTION_WRITES,
+         .use = OPTION_WRITES_LINES,
          .help = "Write one JSON object per step",
          .value = "FILE.jsonl"},
         {.name = "eval",

@@ -7,8 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct fixture {
@@ -162,6 +165,107 @@ static void test_has_place(struct fixture *fixture, gconstpointer data)
     must_lack_place(nowhere, ENOTDIR);
 }
 
+/* Runs a check in a process of its own, which may give up rights. Skips the test if the process
+ * cannot (status 77). */
+static void check_apart(int (*check)(const struct fixture *), const struct fixture *fixture)
+{
+    enum { CANNOT = 77 };
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(check(fixture));
+    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
+        g_test_skip("the system does not let the process do this");
+    else
+        g_assert_cmpint(status, ==, 0);
+}
+
+static int check_protected(const struct fixture *fixture)
+{
+    enum { NOBODY = 65534 };
+    if (geteuid() == 0 && setresuid(NOBODY, NOBODY, NOBODY) != 0)
+        return 77;
+    must_lack_place(fixture->path, EACCES);
+    GError *error = NULL;
+    g_assert_false(output_file_grows_in_place(fixture->path, &error));
+    g_assert_error(error, FAILURE, FAILURE_RUNNING);
+    return 0;
+}
+
+/* A file that may not be written stays, although new ones may be made beside it. */
+static void test_protected(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    must_write(fixture->path, "kept");
+    g_assert_cmpint(g_chmod(fixture->folder, 0777), ==, 0);
+    g_assert_cmpint(g_chmod(fixture->path, 0444), ==, 0);
+    check_apart(check_protected, fixture);
+    must_hold(fixture->path, "kept");
+}
+
+static int check_sticky(const struct fixture *fixture)
+{
+    enum { NOBODY = 65534 };
+    if (geteuid() != 0 || setresuid(NOBODY, NOBODY, NOBODY) != 0)
+        return 77;
+    must_lack_place(fixture->path, EPERM);
+    g_assert_true(output_file_grows_in_place(fixture->path, NULL));
+    g_assert_true(output_file_has_place(fixture->link, NULL));
+    return 0;
+}
+
+/* In a folder such as /tmp everybody may write the file, but only its owner may replace it. */
+static void test_sticky(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    must_write(fixture->path, "kept");
+    g_assert_cmpint(chmod(fixture->folder, 01777), ==, 0);
+    g_assert_cmpint(g_chmod(fixture->path, 0666), ==, 0);
+    check_apart(check_sticky, fixture);
+    must_hold(fixture->path, "kept");
+}
+
+static int check_mounted(const struct fixture *fixture)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount(fixture->link, fixture->path, NULL, MS_BIND, NULL) != 0)
+        return 77;
+    must_lack_place(fixture->path, EBUSY);
+    g_assert_true(output_file_grows_in_place(fixture->path, NULL));
+    return 0;
+}
+
+/* A file that a container has from its host cannot be replaced. */
+static void test_mounted(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    must_write(fixture->path, "kept");
+    must_write(fixture->link, "the host's");
+    check_apart(check_mounted, fixture);
+    must_hold(fixture->path, "kept");
+}
+
+/* The longest name has no room for the name of a temporary file, which is cut. */
+static void test_long_name(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    enum { LONGEST = 255 };
+    g_autofree char *name = g_strnfill(LONGEST, 'n');
+    g_autofree char *path = g_build_filename(fixture->folder, name, NULL);
+    g_assert_true(output_file_has_place(path, NULL));
+    must_write(path, "text");
+    must_hold(path, "text");
+    struct output_file unfinished;
+    g_assert_true(output_file_open(&unfinished, path, NULL));
+    output_file_remove_unfinished(path);
+    g_assert_false(g_file_test(unfinished.temporary, G_FILE_TEST_EXISTS));
+    GError *error = NULL;
+    g_assert_false(output_file_close(&unfinished, &error));
+    g_error_free(error);
+    g_unlink(path);
+}
+
 #define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
 
 int main(int argc, char **argv)
@@ -174,5 +278,9 @@ int main(int argc, char **argv)
     ADD("/output-file/no-place", test_no_place);
     ADD("/output-file/full", test_full);
     ADD("/output-file/has-place", test_has_place);
+    ADD("/output-file/protected", test_protected);
+    ADD("/output-file/sticky", test_sticky);
+    ADD("/output-file/mounted", test_mounted);
+    ADD("/output-file/long-name", test_long_name);
     return g_test_run();
 }
