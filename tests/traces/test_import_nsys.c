@@ -119,6 +119,32 @@ static void test_run(struct import_fixture *f, gconstpointer data)
     activity_free(made);
 }
 
+/* An export may lack the kinds of memory, as a column or as values. */
+static void test_memory_kinds(struct import_fixture *f, gconstpointer data)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    struct activity *made = random_activity(random, MOST), *found;
+    (void)data;
+    write_export(f, made);
+    execute(f->from, "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET srcKind = NULL WHERE rowid % 2;"
+                     "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN dstKind;"
+                     "UPDATE CUPTI_ACTIVITY_KIND_MEMSET SET memKind = NULL;");
+    g_assert_true(import_nsys(f->from, f->to, f->unknown, &f->error));
+    found = activity_read(f->to, ACTIVITY_ALL, &f->error);
+    g_assert_no_error(f->error);
+    g_assert_cmpuint(found->copy_count, ==, made->copy_count);
+    uint32_t unknown = 0;
+    for (uint32_t i = 0; i < found->copy_count; i++) {
+        g_assert_cmpuint(found->copies[i].destination, ==, MEMORY_UNKNOWN);
+        unknown += found->copies[i].source == MEMORY_UNKNOWN;
+    }
+    g_assert_cmpuint(unknown, >=, found->copy_count / 2);
+    for (uint32_t i = 0; i < found->set_count; i++)
+        g_assert_cmpuint(found->sets[i].memory, ==, MEMORY_UNKNOWN);
+    activity_free(found);
+    activity_free(made);
+}
+
 static void test_texts(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
@@ -180,6 +206,9 @@ static void test_refused(struct import_fixture *f, gconstpointer data)
     execute(f->from, "CREATE TABLE StringIds (id INTEGER, value TEXT);"
                      "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER)");
     import_check_refused(f, import_nsys, "record again with nsys profile --trace=cuda,nvtx");
+    execute(f->from, "CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT);"
+                     "INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H100')");
+    import_check_refused(f, import_nsys, "record again with nsys profile --trace=cuda,nvtx");
     g_unlink(f->from);
     static const struct {
         const char *sql, *reason;
@@ -211,6 +240,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     IMPORT_TEST("/import_nsys/copied", test_copied);
     IMPORT_TEST("/import_nsys/run", test_run);
+    IMPORT_TEST("/import_nsys/memory-kinds", test_memory_kinds);
     IMPORT_TEST("/import_nsys/texts", test_texts);
     IMPORT_TEST("/import_nsys/untouched", test_untouched);
     IMPORT_TEST("/import_nsys/refused", test_refused);
