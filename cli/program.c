@@ -248,6 +248,18 @@ static void keep_from_others(const struct program *program)
         umask(umask(0) | S_IWOTH);
 }
 
+/* SIGUSR1 asks how far the work is. It waits until a progress answers (progress.h), and must not
+ * end the program before the work begins, or when it has ended. A program that only starts the
+ * user's command hands it on. */
+static void let_questions_wait(const struct program *program)
+{
+    sigset_t questions;
+    sigemptyset(&questions);
+    sigaddset(&questions, SIGUSR1);
+    if (!program->strict_posix)
+        sigprocmask(SIG_BLOCK, &questions, NULL);
+}
+
 int program_main(const struct program *program, int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
@@ -255,6 +267,7 @@ int program_main(const struct program *program, int argc, char **argv)
     int status = STATUS_DONE;
     hold_standard_streams();
     keep_from_others(program);
+    let_questions_wait(program);
     program_check_output(program->name);
     expect_no_memory(program->name);
     setlocale(LC_CTYPE, "");

@@ -81,8 +81,7 @@ static void test_time_limit(void)
     workshop_free(workshop);
 }
 
-/* Returns whether the process handles interrupts itself by now, so that they are blocked. */
-static bool blocks_interrupts(GPid pid)
+static bool blocks(GPid pid, int number)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);
     g_autofree char *status = NULL;
@@ -90,7 +89,13 @@ static bool blocks_interrupts(GPid pid)
         return false;
     const char *blocked = strstr(status, "SigBlk:");
     g_assert_nonnull(blocked);
-    return g_ascii_strtoull(blocked + strlen("SigBlk:"), NULL, 16) & (1ull << (SIGINT - 1));
+    return g_ascii_strtoull(blocked + strlen("SigBlk:"), NULL, 16) & (1ull << (number - 1));
+}
+
+/* Returns whether the process handles interrupts itself by now, so that they are blocked. */
+static bool blocks_interrupts(GPid pid)
+{
+    return blocks(pid, SIGINT);
 }
 
 static bool has_unfinished(const struct workshop *workshop)
@@ -235,6 +240,34 @@ static void test_asked(void)
     workshop_free(workshop);
 }
 
+/* Asks from the first moment in which the program lets questions wait until it has ended, so also
+ * before its first step and while it saves after the last one: none of them ends it. */
+static void test_asked_always(void)
+{
+    static const char program[] = PROGRAM_DIR "/pstar-run";
+    const char *const command[] = {program,      "--model",  "model", "--data",  "text.txt",
+                                   "--batch",    "1",        "--seq", "16",      "--steps",
+                                   "3",          "--sample", "20",    "--quiet", "--save",
+                                   "checkpoint", NULL};
+    struct workshop *workshop = workshop_new();
+    GError *error = NULL;
+    GPid pid;
+    int status = 0;
+    g_spawn_async(workshop->folder, (char **)command, NULL,
+                  G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDERR_TO_DEV_NULL |
+                      G_SPAWN_STDOUT_TO_DEV_NULL,
+                  NULL, NULL, &pid, &error);
+    g_assert_no_error(error);
+    for (bool asks = false; waitpid(pid, &status, WNOHANG) == 0; g_usleep(POLL_US / 10)) {
+        asks = asks || blocks(pid, SIGUSR1);
+        if (asks)
+            kill(pid, SIGUSR1);
+    }
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 0);
+    workshop_free(workshop);
+}
+
 /* A gnuplot that asks for the end once, while it draws. It runs in the folder that it draws into.
  */
 static void write_gnuplot(const struct workshop *workshop, const char *gnuplot)
@@ -320,6 +353,7 @@ int main(int argc, char **argv)
     g_test_add_data_func("/stop/trace/interrupt", GINT_TO_POINTER(SIGINT), test_trace);
     g_test_add_data_func("/stop/trace/terminate", GINT_TO_POINTER(SIGTERM), test_trace);
     g_test_add_func("/stop/asked", test_asked);
+    g_test_add_func("/stop/asked-always", test_asked_always);
     g_test_add_func("/stop/report/terminate", test_report);
     int status = g_test_run();
     if (made.workshop)
