@@ -229,6 +229,7 @@ bool output_file_write(const char *path, const char *text, GError **error)
 bool output_file_write_json(const char *path, const json_t *root, size_t flags, GError **error)
 {
     struct output_file file;
+    g_assert(root);
     if (!output_file_open(&file, path, error))
         return false;
     json_dumpf(root, file.stream, flags);

@@ -49,7 +49,8 @@ void output_file_remove_unfinished(const char *path);
 /* `text` as the whole of the file. */
 bool output_file_write(const char *path, const char *text, GError **error);
 
-/* `root` in the form that jansson's `flags` say, and the end of a line. */
+/* `root` in the form that jansson's `flags` say, and the end of a line. It must not be NULL: a text
+ * of a user needs text_to_json (base/printable.h), because jansson takes none but UTF-8. */
 bool output_file_write_json(const char *path, const json_t *root, size_t flags, GError **error);
 
 #endif

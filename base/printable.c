@@ -30,6 +30,12 @@ static char *printable(const char *text, const char *kept)
     return g_string_free(result, FALSE);
 }
 
+json_t *text_to_json(const char *text)
+{
+    g_autofree char *valid = text ? g_utf8_make_valid(text, -1) : NULL;
+    return valid ? json_string(valid) : json_null();
+}
+
 char *text_printable(const char *text)
 {
     return printable(text, "");

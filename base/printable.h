@@ -5,6 +5,7 @@
 #define PSTAR_BASE_PRINTABLE_H
 
 #include <glib.h>
+#include <jansson.h>
 #include <stdio.h>
 
 /* Returns valid UTF-8 in one line; bad bytes, control characters, ends of lines and characters that
@@ -13,6 +14,9 @@ char *text_printable(const char *text);
 
 /* The same, but ends of lines and tabs stay. */
 char *text_printable_lines(const char *text);
+
+/* Returns the text as a JSON string. Bad bytes become U+FFFD; all else stays. NULL gives null. */
+json_t *text_to_json(const char *text);
 
 /* Returns printable text cut in the middle to at most `length` characters (>= 3), with "…" for the
  * rest. Free with g_free. */

@@ -1,6 +1,7 @@
 #include "engine/adapters.h"
 
 #include "base/output_file.h"
+#include "base/printable.h"
 #include "models/family.h"
 
 #include <errno.h>
@@ -107,12 +108,12 @@ static bool save_config(const char *folder, const struct model_config *config, c
 {
     g_autofree char *path = g_build_filename(folder, ADAPTERS_CONFIG, NULL);
     g_autofree char *base = base_of(model);
-    json_t *root = json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:s, s:b, s:b, s:o}", "peft_type",
-                             "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", base, "r",
-                             (json_int_t)config->lora_rank, "lora_alpha", config->lora_alpha,
-                             "lora_dropout", 0.0, "bias", "none", "fan_in_fan_out",
-                             model_family_of(config)->inputs_first, "inference_mode", true,
-                             "target_modules", target_modules(config));
+    json_t *root = json_pack("{s:s, s:s, s:o, s:I, s:f, s:f, s:s, s:b, s:b, s:o}", "peft_type",
+                             "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path",
+                             text_to_json(base), "r", (json_int_t)config->lora_rank, "lora_alpha",
+                             config->lora_alpha, "lora_dropout", 0.0, "bias", "none",
+                             "fan_in_fan_out", model_family_of(config)->inputs_first,
+                             "inference_mode", true, "target_modules", target_modules(config));
     bool saved = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(17),
                                         error);
     json_decref(root);

@@ -207,9 +207,10 @@ void sweep_print(const struct sweep *sweep, uint32_t top, FILE *out)
 static json_t *row_json(const struct sweep_row *row, uint32_t stages, bool best)
 {
     json_t *object =
-        json_pack("{sI ss? ss? ss? sI sI sb sI}", "chunk_bytes", (json_int_t)row->chunk_bytes,
-                  "layout", row->layout->name, "policy", row->policy ? row->policy->name : NULL,
-                  "strategy", row->strategy ? row->strategy->name : NULL, "device_memory_bytes",
+        json_pack("{sI so so ss? sI sI sb sI}", "chunk_bytes", (json_int_t)row->chunk_bytes,
+                  "layout", text_to_json(row->layout->name), "policy",
+                  text_to_json(row->policy ? row->policy->name : NULL), "strategy",
+                  row->strategy ? row->strategy->name : NULL, "device_memory_bytes",
                   (json_int_t)row->device_budget, "look_ahead", (json_int_t)row->look_ahead, "fits",
                   row->fits, "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
     if (row->layout->name) {
@@ -220,7 +221,7 @@ static json_t *row_json(const struct sweep_row *row, uint32_t stages, bool best)
     if (row->failed)
         json_object_set_new(object, "failed", json_true());
     if (!row->fits) {
-        json_object_set_new(object, "reason", json_string(row->reason));
+        json_object_set_new(object, "reason", text_to_json(row->reason));
         return object;
     }
     json_t *figures = figures_to_json(&row->figures);
@@ -247,11 +248,11 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
         if (sweep->rows[r].done)
             json_array_append_new(results,
                                   row_json(&sweep->rows[r], sweep->stage_count, r == best));
-    json_t *root = json_pack("{ss ss? ss? ss so}", "trace", trace_path, "model", trace->model,
-                             "precision", trace->precision, "objective",
+    json_t *root = json_pack("{so ss? ss? ss so}", "trace", text_to_json(trace_path), "model",
+                             trace->model, "precision", trace->precision, "objective",
                              objective_name(sweep->objective), "results", results);
     if (platform_path)
-        json_object_set_new(root, "platform", json_string(platform_path));
+        json_object_set_new(root, "platform", text_to_json(platform_path));
     costs_describe(costs, trace, root);
     json_object_set_new(root, "host_memory_bytes",
                         sweep->host_budget == UINT64_MAX

@@ -365,7 +365,7 @@ static json_t *commands_json(const struct front *front, const struct question *q
     json_t *list = json_array();
     g_auto(GStrv) commands = commands_of(front, question);
     for (char **command = commands; front_fastest(front) && *command; command++)
-        json_array_append_new(list, json_string(*command));
+        json_array_append_new(list, text_to_json(*command));
     return list;
 }
 

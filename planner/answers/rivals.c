@@ -219,12 +219,12 @@ bool explain_write_json(const struct search_result *result, enum objective objec
     for (guint i = 0; i < rivals->len; i++)
         json_array_append_new(list, rival_json(&g_array_index(rivals, struct rival, i)));
     json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:o, s:o}", "plan", plan_path,
-                  "objective", objective_name(objective), "made_by", plan->made_by, "choices",
-                  choices, "device_bytes", (json_int_t)plan->arena_bytes, "host_bytes",
-                  (json_int_t)plan->host_pool_bytes, "layouts_tried", (int)result->layouts_tried,
-                  "plans_tried", (int)result->plans_tried, "stopped", (int)result->stopped,
-                  "proof_stopped", (int)result->proof_stopped, "predicted",
+        json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:b, s:o, s:o}", "plan",
+                  text_to_json(plan_path), "objective", objective_name(objective), "made_by",
+                  plan->made_by, "choices", choices, "device_bytes", (json_int_t)plan->arena_bytes,
+                  "host_bytes", (json_int_t)plan->host_pool_bytes, "layouts_tried",
+                  (int)result->layouts_tried, "plans_tried", (int)result->plans_tried, "stopped",
+                  (int)result->stopped, "proof_stopped", (int)result->proof_stopped, "predicted",
                   figures_to_json(&plan->predicted), "runners_up", list);
     if (plan->certificate) {
         json_t *bounds = bounds_json(plan->certificate);

@@ -275,6 +275,44 @@ static void test_file_names(void)
     workshop_free(workshop);
 }
 
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+/* Names need not be UTF-8, but JSON must be, with all else in it. */
+static void test_bad_bytes(void)
+{
+    static const char *const made[] = {"sweep.json", "plans.json", "front.json",
+                                       "adapted/adapter_config.json"};
+    struct workshop *workshop = set_up();
+    workshop_must_run(workshop, "pstar-plan run.pstar -o plan.json " PLATFORM BUDGET ANY_PLAN);
+    workshop_must_run(workshop, "mv run.pstar 'r\377.pstar'");
+    workshop_must_run(workshop, "mv model 'm\377'");
+    workshop_must_run(workshop, "mv plan.json 'p\377.json'");
+    workshop_must_run(workshop, "cp " PROJECT_DIR "/platforms/a100-40gb.json 'a\377.json'");
+    workshop_must_run(workshop, "pstar-sim 'r\377.pstar' --policy opt --layout 'p\377.json' "
+                                "--platform 'a\377.json' --json sweep.json " BUDGET);
+    workshop_must_run(workshop, "pstar-plan 'r\377.pstar' -o 'q\377.json' --json plans.json "
+                                "--platform 'a\377.json' " BUDGET ANY_PLAN);
+    workshop_must_run(workshop, "pstar-plan --model 'm\377' --batch 1 --platform 'a\377.json' "
+                                "--json front.json");
+    workshop_must_run(workshop, RUN "--model 'm\377' --train lora:2 --save adapted");
+    json_t *read[G_N_ELEMENTS(made)];
+    for (size_t i = 0; i < G_N_ELEMENTS(made); i++)
+        read[i] = workshop_read_json(workshop, made[i]);
+    json_t *sweep = read[0], *plans = read[1], *front = read[2], *adapted = read[3];
+    g_assert_cmpstr(text_of(sweep, "trace"), ==, "r\357\277\275.pstar");
+    g_assert_cmpstr(text_of(sweep, "platform"), ==, "a\357\277\275.json");
+    g_assert_cmpuint(json_array_size(json_object_get(sweep, "results")), ==, 1);
+    g_assert_cmpstr(text_of(plans, "plan"), ==, "q\357\277\275.json");
+    g_assert_cmpuint(json_array_size(json_object_get(front, "commands")), ==, 3);
+    g_assert_true(g_str_has_suffix(text_of(adapted, "base_model_name_or_path"), "/m\357\277\275"));
+    for (size_t i = 0; i < G_N_ELEMENTS(made); i++)
+        json_decref(read[i]);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -285,5 +323,6 @@ int main(int argc, char **argv)
     g_test_add_func("/hostile-texts/plans", test_plans);
     g_test_add_func("/hostile-texts/file-names", test_file_names);
     g_test_add_func("/hostile-texts/configurations", test_configurations);
+    g_test_add_func("/hostile-texts/bad-bytes", test_bad_bytes);
     return g_test_run();
 }
