@@ -226,9 +226,10 @@ bool adapters_merge(const char *folder, const struct model_config *config,
                     g_strerror(errno));
         return false;
     }
-    bool ok = model_config_write(config, path, error) &&
-              weights_save(folder, config, trace, &merged, form,
-                           (struct weights_writer){.index = 0, .count = 1}, error);
+    /* The config comes last: with it and without weights the folder would be a new model. */
+    bool ok = weights_save(folder, config, trace, &merged, form,
+                           (struct weights_writer){.index = 0, .count = 1}, error) &&
+              model_config_write(config, path, error);
     g_free(merging.a);
     g_free(merging.b);
     return ok;

@@ -169,6 +169,26 @@ static void test_checkpoint(void)
     workshop_free(workshop);
 }
 
+/* A folder with a config and no weights would be read as a new model. */
+static void test_merge(void)
+{
+    static const char command[] = RUN "--train lora:2 --merge merged";
+    struct workshop *workshop = set_up();
+    int status = can_inject(workshop) ? FAILED : DONE;
+    for (uint32_t nth = 1; status != DONE; nth = next_after(nth)) {
+        g_autofree char *config = workshop_path(workshop, "merged/config.json");
+        workshop_must_run(workshop, "rm -rf merged");
+        struct outcome outcome = run_full(workshop, command, nth);
+        status = outcome.status;
+        if (status != DONE)
+            check_end(command, nth, &outcome);
+        g_assert_cmpint(g_file_test(config, G_FILE_TEST_EXISTS), ==, status == DONE);
+        outcome_clear(&outcome);
+        g_assert_cmpuint(nth, <, MOST);
+    }
+    workshop_free(workshop);
+}
+
 /* The report's page appears with all of its files, or it does not. */
 static void test_report(void)
 {
@@ -199,6 +219,7 @@ int main(int argc, char **argv)
         g_test_add_data_func(name, &jobs[i], test_files);
     }
     g_test_add_func("/writes/checkpoint", test_checkpoint);
+    g_test_add_func("/writes/merge", test_merge);
     g_test_add_func("/writes/report", test_report);
     return g_test_run();
 }
