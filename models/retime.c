@@ -57,13 +57,14 @@ static double seconds_of(const struct trace *trace, const struct trace_operator 
 }
 
 /* Sets the durations of a trace whose operators have operations and bytes. Those of models that are
- * known have the times of a synthesis. */
+ * known have the times of a synthesis; their bytes stay those of the trace, whatever the precision
+ * of the products. */
 static void set_durations(struct trace *trace, const struct platform *platform,
                           enum model_precision precision)
 {
     struct recognised *known = recognise(trace, NULL);
-    if (known && known->iteration->job.precision != precision)
-        g_clear_pointer(&known, recognised_free);
+    if (known)
+        known->iteration->job.precision = precision;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         struct trace_operator *op = &trace->operators[m];
         uint64_t ns = known ? model_operator_ns(known->iteration, m, platform)

@@ -391,6 +391,23 @@ static void test_retime(void)
     platform_free(there);
 }
 
+/* Products in another precision change nothing else of a model that is known: kernels are launched
+ * as before, and attention has its share of the rate. */
+static void test_retimed_products(void)
+{
+    struct model_config config = small_model(true, 0.1);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    job.unfused = true;
+    struct platform *platform = nominal_machine();
+    platform->extra[PLATFORM_LAUNCH].points[0] = (struct platform_point){1, 1e-5};
+    struct trace *trace = synthesise(&config, &job, platform);
+    g_assert_true(trace_retime(trace, platform, MODEL_BF16, NULL));
+    g_assert_cmpfloat_with_epsilon((double)pass_ns(trace, "forward", 1), 250e3, 10);
+    g_assert_cmpfloat_with_epsilon((double)pass_ns(trace, "backward", 1), 330e3, 10);
+    trace_free(trace);
+    platform_free(platform);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -404,5 +421,6 @@ int main(int argc, char **argv)
     g_test_add_func("/synth/absurd-rates", test_absurd_rates);
     g_test_add_func("/synth/without-platform", test_without_platform);
     g_test_add_func("/synth/retime", test_retime);
+    g_test_add_func("/synth/retimed-products", test_retimed_products);
     return g_test_run();
 }
