@@ -31,11 +31,22 @@ static struct layout_spec spec_of(const GPtrArray *layouts, guint number)
     return spec;
 }
 
+static bool updates_on_host(const struct trace *trace)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (trace->operators[m].phase == TRACE_UPDATE_PHASE &&
+            trace->operators[m].place == TRACE_ON_HOST)
+            return true;
+    return false;
+}
+
 uint64_t requirement_device_bytes(const struct trace *trace, const struct search_options *options,
                                   GError **error)
 {
     static const struct placement placements[] = {
-        {.pattern = PLACEMENT_TRACED}, {.pattern = PLACEMENT_SPREAD, .parts = PLACEMENT_PARTS}};
+        {.pattern = PLACEMENT_TRACED},
+        {.pattern = PLACEMENT_SPREAD, .parts = PLACEMENT_PARTS},
+        {.pattern = PLACEMENT_SPREAD}}; /* of a trace with updates on the host, if that is small */
     struct non_model *non_model = non_model_place(trace);
     struct candidate_job job = {.trace = trace,
                                 .non_model = non_model,
@@ -43,7 +54,9 @@ uint64_t requirement_device_bytes(const struct trace *trace, const struct search
                                 .platform = options->platform,
                                 .host_budget = options->host_budget};
     guint layouts = options->layouts ? options->layouts->len : 1;
-    size_t count = placement_is_possible(trace, options->platform) ? 2 : 1;
+    size_t count = !placement_is_possible(trace, options->platform) ? 1
+                   : updates_on_host(trace)                         ? G_N_ELEMENTS(placements)
+                                                                    : 2;
     uint64_t least = UINT64_MAX;
     for (guint l = 0; l < layouts; l++) {
         const struct layout_spec spec = spec_of(options->layouts, l);

@@ -401,6 +401,8 @@ static void place_optimizer(struct search *search)
         try_layouts(search, as_traced);
     if (!found_any(search))
         try_layouts(search, all_on_host);
+    if (!found_any(search)) /* the host has no room for what was traced there */
+        try_layouts(search, all_on_device);
     try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
     try_placements(search, 0);
     if (!is_long(search)) {

@@ -206,6 +206,34 @@ static void test_strategies(void)
     workshop_free(workshop);
 }
 
+/* Updates that were traced on the host run on the device where the host has no room for the states,
+ * and what a refusal names fits. */
+static void test_small_host(void)
+{
+    struct workshop *workshop = open_workshop();
+    workshop_must_run(workshop, "pstar-trace synth --model larger.json --batch 8 --seq 128 "
+                                "--precision bf16 --host-update " PLATFORM "-o host.pstar");
+    for (int i = 0; i < 2; i++) {
+        g_autofree char *plan = g_strdup_printf("pstar-plan host.pstar " PLATFORM
+                                                "--host-memory %s --device-memory "
+                                                "64MiB --time-limit 0.01 -o plan.json",
+                                                i ? "0B" : "4MiB");
+        workshop_must_run(workshop, plan);
+        workshop_must_run(workshop, "pstar-plan --verify plan.json host.pstar");
+    }
+    const char *traced = PLATFORM "--host-memory 4MiB --recompute traced "
+                                  "--offload-activations traced --time-limit 0.01";
+    g_autofree char *command =
+        g_strdup_printf("pstar-plan host.pstar --device-memory 8MiB %s -o plan.json", traced);
+    struct outcome outcome = workshop_run(workshop, command);
+    g_assert_cmpint(outcome.status, ==, DOES_NOT_FIT);
+    unsigned unit, fits = size_after(outcome.err, "nothing fits: ", &unit);
+    workshop_must_run_format(
+        workshop, "pstar-plan host.pstar --device-memory %uKiB %s -o plan.json", fits, traced);
+    outcome_clear(&outcome);
+    workshop_free(workshop);
+}
+
 /* What the run does not clip changes one strategy alone. */
 static void test_no_clip(void)
 {
@@ -231,6 +259,7 @@ int main(int argc, char **argv)
     g_test_add_func("/refusals/small", test_small);
     g_test_add_func("/refusals/simulated", test_simulated);
     g_test_add_func("/refusals/strategies", test_strategies);
+    g_test_add_func("/refusals/small-host", test_small_host);
     g_test_add_func("/refusals/no-clip", test_no_clip);
     return g_test_run();
 }
