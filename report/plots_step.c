@@ -353,8 +353,9 @@ static void describe_busy(struct plot *plot, const struct tracks *tracks,
             ? " The network is busy during copies between devices and "
               "while NCCL kernels run, which also wait for other ranks."
         : tracks->measured
-            ? " The network is busy during gathers, which also wait for other ranks; "
-              "reductions are the device's operators."
+            ? " The network is busy while something is exchanged with other ranks or stages, and "
+              "while these are waited for. Updates that exchange what they changed count as the "
+              "device's computing."
             : " The network is busy while ranks exchange something. All "
               "ranks do the same at the same time.",
         NULL);

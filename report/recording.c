@@ -419,6 +419,18 @@ static void add_copy(const struct recorded_step *recording, const struct record 
     recording->tracks->known[TRACK_H2D] = recording->tracks->known[TRACK_D2H] = true;
 }
 
+/* Returns where an operator ran. One that only exchanges something with other ranks or stages also
+ * waits for them, so it is the network's, as in a simulation. */
+static enum track track_of_operator(const struct trace_operator *op)
+{
+    const struct trace_exchange *pass = &op->exchange[TRACE_PASS];
+    if (op->place == TRACE_ON_HOST)
+        return TRACK_HOST;
+    return trace_operator_reduces(op) || pass->sent_bytes + pass->received_bytes > 0
+               ? TRACK_NETWORK
+               : TRACK_COMPUTE;
+}
+
 static void add_operator(const struct recorded_step *recording, const struct record *event)
 {
     const struct trace *trace = recording->trace;
@@ -426,9 +438,10 @@ static void add_operator(const struct recorded_step *recording, const struct rec
         return;
     const struct trace_operator *ran = &trace->operators[event->payload];
     const struct ns_range span = {event->start_ns, event->end_ns};
-    bool host = ran->place == TRACE_ON_HOST;
-    recording_add_span(recording, host ? TRACK_HOST : TRACK_COMPUTE, &span, ran->name, ran->phase,
-                       0);
+    enum track track = track_of_operator(ran);
+    recording_add_span(recording, track, &span, ran->name, ran->phase, 0);
+    if (track == TRACK_NETWORK)
+        recording->tracks->known[TRACK_NETWORK] = true;
 }
 
 static void add_exchange(const struct recorded_step *recording, const struct record *event)

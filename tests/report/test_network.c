@@ -176,6 +176,18 @@ static void test_drawn(void)
     sample_free(sample);
 }
 
+static char *write_recording(const struct sample *sample, const char *name,
+                             const struct trace *trace, const struct records *records)
+{
+    char *path = sample_path(sample, name);
+    GError *error = NULL;
+    struct record_file *file = record_file_new(path, trace, &error);
+    g_assert_no_error(error);
+    g_assert_true(record_file_add(file, records, &error));
+    record_file_free(file);
+    return path;
+}
+
 /* Writes the recording of a step of one of two ranks that gathers 40 MB for so many ms. */
 static char *write_rank(const struct sample *sample, uint32_t rank, uint64_t gather_ms)
 {
@@ -203,14 +215,64 @@ static char *write_rank(const struct sample *sample, uint32_t rank, uint64_t gat
                                     .strings = strings,
                                     .string_count = G_N_ELEMENTS(strings)};
     g_autofree char *name = g_strdup_printf("rank%u.pstar", rank);
-    char *path = sample_path(sample, name);
-    GError *error = NULL;
-    struct record_file *file = record_file_new(path, trace, &error);
-    g_assert_no_error(error);
-    g_assert_true(record_file_add(file, &records, &error));
-    record_file_free(file);
+    char *path = write_recording(sample, name, trace, &records);
     trace_free(trace);
     return path;
+}
+
+/* A step of 40 ms, in which the first operator computes for 10 ms and the second exchanges with
+ * others, and waits for them, for 28 ms. */
+static char *write_waiting(const struct sample *sample, enum trace_collective collective)
+{
+    const uint64_t ms = 1000000;
+    struct trace *trace = sample_trace("");
+    struct record_string strings[] = {{1, (char *)ANNOTATION_DOMAIN}, {2, (char *)"step"}};
+    struct record events[4] = {
+        {.type = RECORD_DOMAIN, .domain = 1, .text = 1, .start_ns = 1},
+        {.category = ANNOTATION_ITERATION, .start_ns = ms, .end_ns = 41 * ms},
+        {.category = ANNOTATION_OPERATOR, .start_ns = ms, .end_ns = 11 * ms},
+        {.category = ANNOTATION_OPERATOR, .start_ns = 12 * ms, .end_ns = 40 * ms, .payload = 1}};
+    for (int i = 1; i < 4; i++) {
+        events[i].type = RECORD_PUSH_POP;
+        events[i].domain = 1;
+        events[i].text = 2;
+        events[i].payload_type = RECORD_UINT64;
+    }
+    if (collective == TRACE_PASS)
+        trace->stages = 2;
+    else
+        trace->ranks = trace->micro_batches = 2;
+    trace->operators[1].place = TRACE_ON_DEVICE;
+    trace->operators[1].exchange[collective] = (struct trace_exchange){1000, 1000};
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = ms;
+    const struct records records = {.events = events,
+                                    .event_count = G_N_ELEMENTS(events),
+                                    .strings = strings,
+                                    .string_count = G_N_ELEMENTS(strings)};
+    char *path = write_recording(sample, "waiting.pstar", trace, &records);
+    trace_free(trace);
+    return path;
+}
+
+/* An operator that waits for other ranks, or for another stage, does not compute. */
+static void test_waiting(gconstpointer data)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *path = write_waiting(sample, (enum trace_collective)GPOINTER_TO_INT(data));
+    const char *const files[] = {path, NULL};
+    GError *error = NULL;
+    struct report_inputs *inputs = inputs_read(files, &error);
+    g_assert_no_error(error);
+    const struct track_sums all = tracks_sum_all(g_ptr_array_index(inputs->tracks, 0));
+    CLOSE(all.busy[TRACK_COMPUTE], 10e-3);
+    CLOSE(all.busy[TRACK_NETWORK], 28e-3);
+    g_assert_cmpfloat(all.wait_for[TRACK_NETWORK], >=, 28e-3);
+    struct contents *contents = contents_new(inputs);
+    g_assert_true(g_str_has_suffix(contents->verdict, "mostly for other devices"));
+    contents_free(contents);
+    inputs_free(inputs);
+    sample_free(sample);
 }
 
 /* The second rank comes last to the gather, and the first waits 6 ms for it. 40 MB in 4 ms are half
@@ -267,6 +329,8 @@ int main(int argc, char **argv)
     g_test_add_func("/report/network/collectives", test_collectives);
     g_test_add_func("/report/network/simulated", test_simulated);
     g_test_add_func("/report/network/ranks", test_ranks);
+    g_test_add_data_func("/report/network/reduction", GINT_TO_POINTER(TRACE_REDUCE), test_waiting);
+    g_test_add_data_func("/report/network/message", GINT_TO_POINTER(TRACE_PASS), test_waiting);
     g_test_add_func("/report/network/drawn", test_drawn);
     return g_test_run();
 }
