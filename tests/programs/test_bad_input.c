@@ -190,6 +190,10 @@ static const struct bad table[] = {
      RUN BUDGET "--seed 18446744073709551616 --log out.jsonl",
      2,
      {"--seed 18446744073709551616", "must be an integer in [0, 9223372036854775807]"}},
+    {"stage-layers/none",
+     "pstar-sim good.pstar --device-memory 1MiB --stage-layers 0,1 --json out.json",
+     2,
+     {"--stage-layers 0,1: must be the layers of each stage, such as 3,4,5"}},
     {"stage-layers/too-many",
      "pstar-sim good.pstar --device-memory 1MiB --host-memory 1GiB --platform dgx-a100 "
      "--stage-layers 9,9 --micro-batches 2 --json out.json",
