@@ -65,6 +65,13 @@ def read(path):
         return [{key: value_of(text) for key, text in row.items()} for row in csv.DictReader(file)]
 
 
+def others(path, numbers):
+    """Returns the rows of the table at this path, if there is one, that have none of these numbers: what a bench
+    keeps that measures only some of its rows again."""
+    known = read(path) if path and os.path.exists(path) else []
+    return [row for row in known if row["number"] not in numbers]
+
+
 def write(path, rows):
     """Writes the rows as CSV, if a path was given. Columns that a row lacks are empty there."""
     if not path:

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Documents print what the benches' tables of rows hold, a figure that differs is found, and sentences quote
-the figures of these tables.
+the figures of these tables. A bench that measures some of its rows keeps the others.
 
     figures.py
 """
 
+import json
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -121,6 +123,25 @@ class Figures(unittest.TestCase):
             for piece in re.findall(r"<!-- (.+) -->", path.read_text(encoding="utf-8")):
                 if piece != "end" and path.stem != "papers":
                     self.assertIn((path.stem, piece), known)
+
+    def test_some_rows_are_measured_and_the_others_kept(self):
+        """The bench of moving stages, with a pstar-plan that knows its answer."""
+        table = ROOT / "bench/pipelines/moving.csv"
+        moving = {"stage_parts": 1, "schedule": "gpipe", "micro_batch": 7, "step_seconds": 3.5, "bound_seconds": 3.25}
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            planner, copy = folder / "pstar-plan", folder / "moving.csv"
+            answer = json.dumps({"moving": moving})
+            planner.write_text(f"#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\necho '{answer}' > $1\n")
+            planner.chmod(0o755)
+            shutil.copy(table, copy)
+            subprocess.run([ROOT / "bench/pipelines/moving", "--programs", folder, "-o", copy, "--only", "2"],
+                           stdout=subprocess.DEVNULL)
+            rows, before = (path.read_text().splitlines() for path in (copy, table))
+            self.assertEqual([row for row in rows if not row.startswith("2,")],
+                             [row for row in before if not row.startswith("2,")])
+            self.assertEqual([row.split(",")[7:11] for row in rows if row.startswith("2,")],
+                             [["gpipe", "7", "3.5", "3.25"]])
 
 
 if __name__ == "__main__":
