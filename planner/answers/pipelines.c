@@ -315,11 +315,11 @@ static void print_moving(const struct pipeline_question *q, const struct moving_
                                       : g_strdup("");
     fprintf(out,
             "\nNo stage fits a device with all of its model data, so chunks come and go within "
-            "stages. Of %u shapes with one GPU a stage, %u were looked at; the best has "
+            "stages. Of %u shapes with one GPU a stage, %u %s looked at; the best has "
             "micro-batches of %u, %u a step, schedule %s%s, and recomputes %u of %u layers.\n\n",
-            moving->shapes, moving->looks, moving->micro_batch, moving->micro_batches,
-            pipeline_schedule_name(moving->schedule), parts_text, moving_recomputed(q, moving),
-            q->config->layers);
+            moving->shapes, moving->looks, moving->looks == 1 ? "was" : "were", moving->micro_batch,
+            moving->micro_batches, pipeline_schedule_name(moving->schedule), parts_text,
+            moving_recomputed(q, moving), q->config->layers);
     fprintf(out, "%5s  %8s  %11s  %11s  %11s  %11s  %9s  %9s  %9s  %9s\n", "stage", "layers",
             "device", "host", "to device", "to host", "compute s", "waits s", "network s",
             "copies s");

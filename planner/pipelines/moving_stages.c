@@ -26,6 +26,8 @@ struct moving_search {
     uint32_t wanted;                 /* of these, whose stages are to have plans */
     GArray *shapes;                  /* struct moving_shape, by their estimates */
     uint32_t passed, looks;          /* at shapes */
+    bool hurried;                    /* looked for plans that are found soon */
+    uint32_t hurried_shapes;         /* that were listed for this */
     double least_bound;              /* of all shapes */
     struct moving_shape best_shape;  /* has the best plans so far */
     struct stage_plans *best;        /* of it; NULL if there are none */
@@ -301,6 +303,64 @@ static void look_beside(struct moving_search *search)
     g_array_unref(beside);
 }
 
+/* ---- a search that is to end before it has a plan ---- */
+
+static const struct pipeline_job *job_at(const struct moving_search *search, uint32_t index)
+{
+    return &search->jobs[index];
+}
+
+/* The fewer micro-batches, the shorter are the stages' iterations, and the search for their plans.
+ */
+static int by_micro_batches(const void *left, const void *right, void *data)
+{
+    const struct moving_search *search = data;
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    uint32_t at_a = job_at(search, a)->micro_batches, at_b = job_at(search, b)->micro_batches;
+    if (at_a != at_b)
+        return at_a < at_b ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+/* Looks at the shapes of a job, one after the other, until one of them has plans. */
+static void look_at_job(struct moving_search *search, const struct pipeline_job *job)
+{
+    GArray *shapes = moving_shapes_new();
+    double bound;
+    if (is_wanted(search, job) && moving_shapes_bound(job, &bound))
+        moving_shapes_add(shapes, job, bound);
+    for (guint i = 0; i < shapes->len && !search->best; i++)
+        look_at(search, &g_array_index(shapes, struct moving_shape, i), 1, false);
+    search->hurried_shapes += shapes->len;
+    g_array_unref(shapes);
+}
+
+/* Looks once for plans where they take the least time to find, if the search is to end and has
+ * none. */
+static void look_in_a_hurry(struct moving_search *search)
+{
+    if (search->hurried || search->best || !early_end_is_wanted(search->progress.end))
+        return;
+    search->hurried = true;
+    g_autofree uint32_t *order = g_new(uint32_t, search->count);
+    for (uint32_t j = 0; j < search->count; j++)
+        order[j] = j;
+    g_qsort_with_data(order, (gint)search->count, sizeof *order, by_micro_batches, search);
+    for (uint32_t j = 0; j < search->count && !search->best; j++)
+        look_at_job(search, job_at(search, order[j]));
+}
+
+static void look_for_plans(struct moving_search *search)
+{
+    do {
+        look_in_a_hurry(search);
+        if (!search->best)
+            list_shapes(search);
+        look_in_a_hurry(search);
+        look_at_all(search);
+    } while (!search->best && search->listed < search->count && search->passed < MOST_LOOKS);
+}
+
 /* ---- the best shape ---- */
 
 /* Returns what is planned. Takes ownership of the plans. */
@@ -390,17 +450,14 @@ struct moving_stages *moving_stages_search(struct early_end *end, const struct p
                                    .progress = {.end = end},
                                    .shapes = moving_shapes_new()};
     struct moving_stages *moving = NULL;
-    do {
-        list_shapes(&search);
-        look_at_all(&search);
-    } while (!search.best && search.listed < count && search.passed < MOST_LOOKS);
+    look_for_plans(&search);
     if (search.best) {
         look_beside(&search);
         search.progress.done = MIN(search.shapes->len, MOST_LOOKS);
         search.best = plan_wholly(&search.progress, &search.best_shape, search.best, error);
         moving = finish(question, &search.best_shape, search.best);
         moving->bound_seconds = search.listed == count ? search.least_bound : 0;
-        moving->shapes = search.shapes->len;
+        moving->shapes = MAX(search.shapes->len, search.hurried_shapes);
         moving->looks = search.looks;
         moving->stopped = early_end_was_early(end);
     } else {

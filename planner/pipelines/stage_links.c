@@ -296,10 +296,10 @@ static double windows_ns(const struct part_passes *passes, uint32_t first)
             double left = j + 1 < passes->count ? passes->pass[j + 1].room
                                                 : (double)passes->job->device_bytes;
             add_to_window(passes, &passes->pass[j], &window);
-            double up_ns = beyond(window.needed, passes->pass[i].room) * passes->rates.up_ns;
-            double down_ns = beyond(window.written, left) * passes->rates.down_ns;
-            double ns = fmax(window.ns, fmax(up_ns, down_ns));
-            longest[j + 1] = fmax(longest[j + 1], longest[i] + ns);
+            double up_ns = (window.needed - passes->pass[i].room) * passes->rates.up_ns;
+            double down_ns = (window.written - left) * passes->rates.down_ns;
+            double link_ns = MAX(up_ns, down_ns), end_ns = longest[i] + MAX(window.ns, link_ns);
+            longest[j + 1] = MAX(longest[j + 1], end_ns);
         }
     }
     return longest[passes->count];

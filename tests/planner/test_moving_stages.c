@@ -307,7 +307,7 @@ static struct pipeline_answer *draw_tight(struct drawn *d)
 }
 
 /* A search whose time is over from the beginning ends with its first plan, as one that is told to
- * end does. */
+ * end does. It looks for this plan where a step has the fewest micro-batches. */
 static void test_time_limit(void)
 {
     uint32_t left_out = 0;
@@ -317,8 +317,10 @@ static void test_time_limit(void)
         d.question.time_limit = 1e-9;
         struct pipeline_answer *answer = search(&d.question);
         check_first(answer, whole);
-        if (answer->moving)
+        if (answer->moving) {
             left_out += whole->moving->looks - 1;
+            g_assert_cmpuint(answer->moving->micro_batches, <=, whole->moving->micro_batches);
+        }
         pipeline_answer_free(answer);
         pipeline_answer_free(whole);
         platform_free(d.platform);

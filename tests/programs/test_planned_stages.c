@@ -504,8 +504,8 @@ static void test_first_plans(void)
     g_autofree char *limited = workshop_must_print(workshop, limited_line);
     g_assert_null(strstr(whole, early));
     g_assert_nonnull(strstr(limited, early));
-    g_assert_null(strstr(whole, ", 1 were looked at"));
-    g_assert_nonnull(strstr(limited, ", 1 were looked at"));
+    g_assert_null(strstr(whole, ", 1 was looked at"));
+    g_assert_nonnull(strstr(limited, ", 1 was looked at"));
     workshop_free(workshop);
 }
 
