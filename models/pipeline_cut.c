@@ -284,7 +284,7 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
             op.t[i] = cutting->cut->here[op.t[i]];
     if (pass && pass->next && cutting_has_newest(cutting))
         cutting_use_newest(cutting, pass, &op);
-    if (op.kind == MODEL_UPDATE && traced.place == TRACE_ON_DEVICE)
+    if (op.kind == MODEL_UPDATE && traced.place == TRACE_ON_DEVICE && has_ranks(cutting))
         cutting_end_newest(cutting, &op);
     use_buffers(cutting, op.in, G_N_ELEMENTS(op.in), traced.phase);
     use_buffers(cutting, op.out, G_N_ELEMENTS(op.out), traced.phase);

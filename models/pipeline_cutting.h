@@ -67,7 +67,8 @@ void cutting_add_tied_gradient(struct cutting *cutting, uint32_t micro_batch);
 
 /* The next step's micro-batches read the newest weights. In fp32 with one rank these are the
  * masters. Else buffers get them in the parameters' precision, whole, from the first pass of the
- * next step until the update, which makes them the parameters. */
+ * next step to the last one. With several ranks they live until the update, which makes them the
+ * parameters, so that no rank sends its shard again. */
 bool cutting_has_newest(const struct cutting *cutting);
 /* Lets an operator of the next step read the newest parameters from buffers, which are made right
  * before the first one. */

@@ -514,17 +514,11 @@ static bool check_plans(const struct pipeline_request_files *files,
     const struct pipeline_candidate *best = &answer->candidates[0];
     if (!files->plans || answer->moving)
         return true;
-    if (best->width == 1 && best->stages > 1)
-        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "-o %s: the best schedule is 2bw, whose stages have no plans in bf16, so far; "
-                    "--schedule 1f1b has",
-                    files->plans);
-    else
-        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "-o %s: the best pipeline has %u stage%s of %u GPUs, and plans are written for "
-                    "several stages of one GPU; --stages %u would ask for these",
-                    files->plans, best->stages, best->stages == 1 ? "" : "s", best->width,
-                    best->stages * best->width);
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "-o %s: the best pipeline has %u stage%s of %u GPUs, and plans are written for "
+                "several stages of one GPU; --stages %u would ask for these",
+                files->plans, best->stages, best->stages == 1 ? "" : "s", best->width,
+                best->stages * best->width);
     return false;
 }
 

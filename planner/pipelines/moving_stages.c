@@ -83,8 +83,7 @@ static bool show_stage(void *data, uint32_t stage)
 
 bool moving_stages_can_plan(const struct pipeline_job *job)
 {
-    bool newest = job->schedule == PIPELINE_2BW && job->units->element_bytes == 2;
-    return job->width == 1 && job->stages > 1 && !newest;
+    return job->width == 1 && job->stages > 1;
 }
 
 static int by_estimate(const void *left, const void *right)

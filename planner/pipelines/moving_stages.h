@@ -25,8 +25,7 @@ struct moving_stages {
     bool stopped;           /* before the search's end */
 };
 
-/* Returns whether stages of the job have plans: several stages of one rank each, and not the newest
- * parameters of schedule 2bw in bf16, because updates that read them stay where they are. */
+/* Returns whether stages of the job have plans: several stages of one rank each. */
 bool moving_stages_can_plan(const struct pipeline_job *job);
 
 /* Returns the plans of one rank a stage, for the job with this cut, `layers` [stages] or NULL if

@@ -54,8 +54,7 @@ enum stage_tied stage_tied(const struct pipeline_job *job)
 
 /* ---- model data ---- */
 
-/* Whether the stage has the newest parameters in buffers, as models/pipeline_cutting.h says. */
-static bool has_newest(const struct pipeline_job *job, uint32_t stage)
+bool stage_has_newest(const struct pipeline_job *job, uint32_t stage)
 {
     return job->schedule == PIPELINE_2BW && stage + 1 < job->stages &&
            (job->units->element_bytes == 2 || job->width > 1);
@@ -82,10 +81,11 @@ static void add_data(const struct pipeline_job *job, uint32_t stage,
     cost->elements += unit->elements;
     cost->trained += unit->trained;
     cost->update_ns += job->moves ? 0 : unit->update_ns;
-    if (!has_newest(job, stage))
+    if (!stage_has_newest(job, stage))
         return;
     cost->newest_ns += unit->newest_ns;
-    cost->state_bytes += unit->newest_room;
+    if (job->width > 1 || stage + 2 < job->stages)
+        cost->newest_bytes += unit->newest_room;
 }
 
 /* ---- activations ---- */
@@ -117,9 +117,9 @@ void stage_mark_recomputed(const struct pipeline_job *job, const struct stage_co
 /* Adds up activations unit by unit. */
 struct stage_activations {
     uint64_t saved, pending, most[UNIT_PASSES], working, backward_working;
-    uint64_t newest, newest_working; /* of the units so far; at the peak of a forward that makes
-                                        them */
-    uint64_t head, behind_head;      /* at the peaks of backward, in the head and after it */
+    uint64_t newest;            /* of the units so far */
+    struct unit_newest ahead;   /* with these, at the peaks of a forward of the next step */
+    uint64_t head, behind_head; /* at the peaks of backward, in the head and after it */
 };
 
 /* Backward has been through a unit before it comes to the units before, where something of the
@@ -134,7 +134,9 @@ static void add_unit(struct stage_activations *sum, const struct unit_way *way,
     most[UNIT_WEIGHTS] = MAX(most[UNIT_WEIGHTS], sum->pending + way->most_bytes[UNIT_WEIGHTS]);
     sum->working = MAX(sum->working, way->working_bytes);
     sum->backward_working = MAX(sum->backward_working, way->backward_working);
-    sum->newest_working = MAX(sum->newest_working, sum->newest + way->newest_working);
+    sum->ahead.made = MAX(sum->ahead.made, sum->newest + way->newest.made);
+    sum->ahead.needed = MAX(sum->ahead.needed + newest_room, way->newest.needed);
+    sum->ahead.both = MAX(sum->ahead.both, way->newest.both);
     sum->newest += newest_room;
     sum->saved += way->saved_bytes;
     sum->pending += way->pending_bytes;
@@ -184,6 +186,8 @@ static struct stage_activations part_activations(const struct pipeline_job *job,
     for (uint32_t l = layers.first; l < layers.end; l++) {
         struct unit_way way = units->layer[l].way[stage_recomputes(job, cost, l)];
         way.most_bytes[UNIT_FORWARD] += passes ? 0 : units->passing_bytes;
+        if (passes && l + 1 == layers.end)
+            way.newest = way.newest_sent;
         add_unit(&sum, &way, units->layer[l].newest_room);
     }
     if (cost->stage + 1 == job->stages && part + 1 == job->parts) {
@@ -240,15 +244,26 @@ static uint64_t followed_bytes(const struct pipeline_job *job, const struct stag
     return most;
 }
 
-/* Returns what lives at the peak beside what is saved and all newest parameters. If only one
- * micro-batch of the next step comes before the last backward, its forward makes these on the way.
- */
+/* Returns what of the peak is not beside all newest parameters. */
+static uint64_t beside_newest(const struct stage_activations *sum, uint64_t peak)
+{
+    return peak - MIN(sum->newest, peak);
+}
+
+/* Returns what lives at the peak beside what is saved and all newest parameters that stay from pass
+ * to pass. If only one or two micro-batches of the next step come before the last backward, the
+ * first forward makes these on the way, and with one rank the last one ends them. */
 static uint64_t working_beside_newest(const struct pipeline_job *job, uint32_t stage,
                                       const struct stage_activations *sum)
 {
-    if (!has_newest(job, stage) || stage + 2 < job->stages)
+    uint32_t ahead = job->stages - stage - 1;
+    bool ends = job->width == 1;
+    if (!stage_has_newest(job, stage) || ahead > 2 || (ahead == 2 && !ends))
         return sum->working;
-    return MAX(sum->backward_working, sum->newest_working - MIN(sum->newest, sum->newest_working));
+    if (ahead == 1)
+        return MAX(sum->backward_working,
+                   ends ? sum->ahead.both : beside_newest(sum, sum->ahead.made));
+    return MAX(sum->backward_working, beside_newest(sum, MAX(sum->ahead.made, sum->ahead.needed)));
 }
 
 /* The last stage has a copy of tied weights, and with several ranks a list in which it sums their
@@ -271,7 +286,7 @@ static uint64_t activation_bytes(const struct pipeline_job *job, const struct st
 
 static uint64_t staying_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
 {
-    return job->moves ? 0 : cost->state_bytes;
+    return job->moves ? cost->newest_bytes : cost->state_bytes;
 }
 
 static bool fits(const struct pipeline_job *job, struct stage_cost *cost)
@@ -421,7 +436,7 @@ bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, 
         add_data(job, stage, &units->embedding, cost);
     if (stage + 1 == job->stages)
         add_data(job, stage, &units->head, cost);
-    cost->state_bytes += state_bytes(job, cost);
+    cost->state_bytes = state_bytes(job, cost) + cost->newest_bytes;
     bool ok = choose_recomputed(job, cost);
     set_times(job, cost);
     return ok;

@@ -50,6 +50,7 @@ struct stage_cost {
     uint64_t reduce_ns; /* gradients, behind the last backward */
     uint64_t update_ns; /* with what ranks gather behind it */
     uint64_t device_bytes, state_bytes;
+    uint64_t newest_bytes; /* of these, newest parameters in buffers that stay from pass to pass */
 };
 
 /* A run of layers. */
@@ -74,6 +75,10 @@ static inline uint32_t stage_piece(const struct pipeline_job *job, uint32_t stag
 
 /* Returns how many micro-batches a stage of one part keeps activations of. */
 uint32_t stage_in_flight(const struct pipeline_job *job, uint32_t stage);
+
+/* Returns whether forward passes of the next step read the newest parameters from buffers, as
+ * models/pipeline_cutting.h says. */
+bool stage_has_newest(const struct pipeline_job *job, uint32_t stage);
 
 /* Computes what the stage costs with these layers, which are ignored if stages have several parts.
  * Returns whether it fits its device; if not, the cost is that with all layers recomputed, if that

@@ -83,8 +83,9 @@ struct link_stage {
     const struct stage_pass_times *times;
     struct stage_pass_bytes bytes;
     struct link_rates rates;
-    uint32_t ahead; /* forward passes before the first backward pass, less one */
-    uint32_t slots; /* micro-batches whose bytes are always there; 0 if the pipeline drains */
+    uint32_t ahead;  /* forward passes before the first backward pass, less one */
+    uint32_t slots;  /* micro-batches whose bytes are always there; 0 if the pipeline drains */
+    uint32_t newest; /* the last forward passes, which read no parameters and no masters */
 };
 
 static double room_of(const struct link_stage *s, uint32_t in_flight)
@@ -108,10 +109,17 @@ static uint32_t before_backward(const struct link_stage *s, uint32_t k)
     return s->slots ? s->slots : MIN(s->job->micro_batches - k, s->ahead + 1);
 }
 
-/* Returns the time of the forward of micro-batch k, if gradients stay that take so many bytes. */
+/* Returns the bytes that the k-th forward reads. Passes that read the newest parameters from
+ * buffers need the masters only once. */
+static double forward_bytes(const struct link_stage *s, uint32_t k)
+{
+    return k + s->newest < s->job->micro_batches ? (double)s->bytes.forward : 0;
+}
+
+/* Returns the time of the k-th forward, if gradients stay that take so many bytes. */
 static double forward_ns(const struct link_stage *s, uint32_t k, double staying)
 {
-    double fetched = beyond((double)s->bytes.forward + staying, room_of(s, before_forward(s, k)));
+    double fetched = beyond(forward_bytes(s, k) + staying, room_of(s, before_forward(s, k)));
     return fmax((double)s->times->forward_ns[turn_of(k)], fetched * s->rates.up_ns);
 }
 
@@ -142,11 +150,11 @@ static double pair_ns(const struct link_stage *s, uint32_t k, uint32_t next)
     if (pipeline_splits(s->job->schedule))
         return first_ns + forward_ns(s, next, 0);
     double most = fmin(gradients, fmax(room, 0)), up_ns = s->rates.up_ns;
-    double bend = room - (double)s->bytes.forward + own_ns / up_ns;
+    double bend = room - forward_bytes(s, next) + own_ns / up_ns;
     double staying = gradients - (first_ns + own_ns) / s->rates.down_ns;
     if (staying > bend)
         staying =
-            (gradients * s->rates.down_ns - first_ns + (room - (double)s->bytes.forward) * up_ns) /
+            (gradients * s->rates.down_ns - first_ns + (room - forward_bytes(s, next)) * up_ns) /
             (up_ns + s->rates.down_ns);
     staying = fmin(fmax(staying, 0), most);
     return fmax(first_ns + forward_ns(s, next, staying), (gradients - staying) * s->rates.down_ns);
@@ -186,6 +194,7 @@ static struct link_stage open_stage(const struct pipeline_job *job, const struct
               : drains                        ? job->stages - cost->stage - 1
                                               : 0;
     s.slots = drains || is_last ? 0 : stage_in_flight(job, cost->stage);
+    s.newest = stage_has_newest(job, cost->stage) ? job->stages - cost->stage - 2 : 0;
     return s;
 }
 

@@ -13,8 +13,11 @@ struct unit_reading {
     int way;
     uint32_t *unit_of; /* [operator_count] place of the operator's unit: embedding, layers, head */
     uint64_t *saved_alive; /* [operator_count] bytes of saved buffers */
+    uint64_t *left_alive;  /* [operator_count] of these, what the unit leaves to units behind it */
     uint8_t *made;         /* [tensor_count] marks of the newest parameters that are made */
+    uint32_t *last_read;   /* [tensor_count] the last operator of a forward that reads it */
     uint64_t newest_room;  /* of those that are made for the unit that is read */
+    uint64_t left_room;    /* of those that the pass does not read any more */
 };
 
 static struct pipeline_unit *unit_at(struct units *units, uint32_t place)
@@ -160,6 +163,7 @@ static void add_saved(struct unit_reading *r)
     const struct trace *trace = r->iteration->trace;
     g_autofree int64_t *change = g_new0(int64_t, trace->operator_count + 1);
     int64_t alive = 0;
+    r->left_alive = g_new0(uint64_t, trace->operator_count);
     for (uint32_t b = 0; b < trace->buffer_count; b++) {
         const struct trace_buffer *buffer = &trace->buffers[b];
         if (!buffer->saved || trace->operators[buffer->first].micro_batch != 0)
@@ -170,6 +174,10 @@ static void add_saved(struct unit_reading *r)
             r->units->embed_saved_bytes += buffer->bytes;
         change[buffer->first] += (int64_t)buffer->bytes;
         change[buffer->last + 1] -= (int64_t)buffer->bytes;
+        for (uint32_t m = buffer->first;
+             r->unit_of[m] == r->unit_of[buffer->first] && r->unit_of[m] < r->unit_of[buffer->last];
+             m++)
+            r->left_alive[m] += buffer->bytes;
     }
     r->saved_alive = g_new0(uint64_t, trace->operator_count);
     for (uint32_t m = 0; m < trace->operator_count; m++)
@@ -203,15 +211,59 @@ static uint64_t passing_bytes(const struct unit_reading *r)
     return bytes;
 }
 
+/* Returns the room that the tensor's newest parameter takes; 0 if it never changes. */
+static uint64_t newest_room(const struct unit_reading *r, uint32_t tensor)
+{
+    const struct trace *trace = r->iteration->trace;
+    if (tensor == NO_INDEX || r->iteration->choices->frozen[tensor])
+        return 0;
+    return room_of(trace->tensors[tensor].elements * trace->list_element_bytes[TRACE_PARAM]);
+}
+
 /* Marks the tensor's newest parameter as made, before the first operator that reads it, and returns
  * the room that it takes; 0 if it is there already or never changes. */
 static uint64_t take_newest_room(struct unit_reading *r, uint32_t tensor)
 {
-    const struct trace *trace = r->iteration->trace;
-    if (tensor == NO_INDEX || r->made[tensor] || r->iteration->choices->frozen[tensor])
+    uint64_t room = newest_room(r, tensor);
+    if (room == 0 || r->made[tensor])
         return 0;
     r->made[tensor] = 1;
-    return room_of(trace->tensors[tensor].elements * trace->list_element_bytes[TRACE_PARAM]);
+    return room;
+}
+
+static void find_last_reads(struct unit_reading *r)
+{
+    const struct trace *trace = r->iteration->trace;
+    r->last_read = g_new0(uint32_t, trace->tensor_count);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        for (int i = 0; i < MODEL_TENSORS; i++) {
+            uint32_t tensor = r->iteration->operators[m].t[i];
+            if (tensor != NO_INDEX && trace->operators[m].phase == TRACE_FORWARD &&
+                trace->operators[m].micro_batch == 0)
+                r->last_read[tensor] = m;
+        }
+}
+
+static void note_peaks(const struct unit_reading *r, uint32_t m, uint64_t bytes,
+                       struct unit_newest *newest)
+{
+    uint64_t all = unit_at(r->units, r->unit_of[m])->newest_room;
+    newest->made = MAX(newest->made, bytes + r->newest_room);
+    newest->needed = MAX(newest->needed, bytes + all - r->left_room);
+    newest->both = MAX(newest->both, bytes + r->newest_room - r->left_room);
+}
+
+/* Notes the peaks of a forward pass of the next step, of whose operators this one is. */
+static void note_newest(struct unit_reading *r, uint32_t m, uint64_t bytes, struct unit_way *way)
+{
+    const uint32_t *tensors = r->iteration->operators[m].t;
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        r->newest_room += take_newest_room(r, tensors[i]);
+    note_peaks(r, m, bytes, &way->newest);
+    note_peaks(r, m, bytes + r->left_alive[m], &way->newest_sent);
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        if (tensors[i] != NO_INDEX && r->last_read[tensors[i]] == m)
+            r->left_room += newest_room(r, tensors[i]);
 }
 
 static void note_working(struct unit_reading *r, uint32_t m, uint64_t bytes, struct unit_way *way)
@@ -221,9 +273,7 @@ static void note_working(struct unit_reading *r, uint32_t m, uint64_t bytes, str
         way->backward_working = MAX(way->backward_working, bytes);
         return;
     }
-    for (int i = 0; i < MODEL_TENSORS; i++)
-        r->newest_room += take_newest_room(r, r->iteration->operators[m].t[i]);
-    way->newest_working = MAX(way->newest_working, bytes + r->newest_room);
+    note_newest(r, m, bytes, way);
 }
 
 /* Finds the peaks of the units, within the first micro-batch. */
@@ -244,7 +294,7 @@ static void find_peaks(struct unit_reading *r)
         uint64_t bytes = trace->non_model_bytes[m];
         uint32_t place = r->unit_of[m];
         if (m > 0 && place != r->unit_of[m - 1])
-            r->newest_room = 0;
+            r->newest_room = r->left_room = 0;
         if (op->phase == TRACE_FORWARD && place > 0 && place <= r->units->layers)
             bytes -= r->units->passing_bytes;
         if (op->phase == TRACE_UPDATE_PHASE || op->micro_batch != 0)
@@ -265,6 +315,7 @@ static void read_way(struct units *units, const struct model_iteration *iteratio
     struct unit_reading r = {.iteration = iteration, .units = units, .way = way};
     r.made = g_new0(uint8_t, iteration->trace->tensor_count);
     find_places(&r);
+    find_last_reads(&r);
     add_times(&r);
     add_backward_elements(&r);
     add_saved(&r);
@@ -275,7 +326,9 @@ static void read_way(struct units *units, const struct model_iteration *iteratio
         find_ends(&r);
     g_free(r.unit_of);
     g_free(r.saved_alive);
+    g_free(r.left_alive);
     g_free(r.made);
+    g_free(r.last_read);
 }
 
 /* ---- what stages add ---- */
@@ -351,9 +404,9 @@ struct units *units_new(const struct model_iteration *kept,
                           units->element_bytes;
     units->stream_room = room_of(units->stream_bytes);
     units->stream_ns = copy_ns(platform, units->stream_bytes, kept->trace->operator_count);
+    add_all_newest(units, kept, platform);
     read_way(units, kept, UNIT_KEPT);
     read_way(units, recomputed, UNIT_RECOMPUTED);
-    add_all_newest(units, kept, platform);
     add_tied(units, kept, platform);
     find_update_rates(units, kept->trace, platform);
     return units;

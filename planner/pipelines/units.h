@@ -18,6 +18,13 @@ enum unit_pass {
 };
 enum { UNIT_FIRST, UNIT_LATER, UNIT_TURNS }; /* a step's first micro-batch, and the others */
 
+/* What is not saved at the peak of a forward pass that reads a unit's newest parameters: */
+struct unit_newest {
+    uint64_t made;   /* with those that are made by then */
+    uint64_t needed; /* with those that the pass still reads */
+    uint64_t both;   /* with those of which both is true */
+};
+
 /* What one way of training a unit takes. */
 struct unit_way {
     uint64_t backward_ns[UNIT_TURNS]; /* of a backward that is split, the first half */
@@ -30,8 +37,8 @@ struct unit_way {
                                          beside what is pending of the units behind it */
     uint64_t working_bytes;           /* at its peak, of what is not saved */
     uint64_t backward_working;        /* at the peak of its backward alone */
-    uint64_t newest_working; /* at the peak of its forward, with those of its newest parameters that
-                                are made by then */
+    struct unit_newest newest, newest_sent; /* if what it leaves to the next unit is saved there,
+                                               and if it is sent to another stage */
 };
 
 struct pipeline_unit {

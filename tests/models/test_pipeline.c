@@ -435,14 +435,16 @@ static void check_newest_of(const struct model_iteration *stage, moment_id momen
     for (int i = 0; i < MODEL_TENSORS; i++)
         if (op->t[i] == NO_INDEX)
             continue;
-        else if (reads || (op->kind == MODEL_UPDATE && traced->place == TRACE_ON_DEVICE))
+        else if (reads || (op->kind == MODEL_UPDATE && traced->place == TRACE_ON_DEVICE &&
+                           model_ranks(&stage->job) > 1))
             g_assert_cmpuint(op->newest[i], ==, made[op->t[i]]);
         else
             g_assert_cmpuint(op->newest[i], ==, NO_INDEX);
 }
 
 /* In bf16, and with several ranks, the next step's micro-batches read each newest parameter, unless
- * it is frozen, in a buffer, which lives until the update makes it the parameter. */
+ * it is frozen, in a buffer. With one rank it lives until the last of them has read it, and
+ * otherwise until the update makes it the parameter. */
 static void check_newest(const struct drawn *drawn, uint32_t s)
 {
     const struct model_iteration *stage = drawn->stage[s];
@@ -450,8 +452,17 @@ static void check_newest(const struct drawn *drawn, uint32_t s)
     uint32_t tensors = stage->trace->tensor_count, buffers = 0, trained = 0;
     g_autofree uint32_t *made = g_new(uint32_t, tensors);
     memset(made, 0xff, tensors * sizeof *made);
-    for (uint32_t m = 0; m < stage->trace->operator_count; m++)
+    g_autofree uint32_t *last = g_new0(uint32_t, tensors);
+    for (uint32_t m = 0; m < stage->trace->operator_count; m++) {
+        const struct model_operator *op = &stage->operators[m];
         check_newest_of(stage, m, made);
+        for (int i = 0; i < MODEL_TENSORS; i++)
+            if (op->newest[i] != NO_INDEX)
+                last[op->t[i]] = m;
+    }
+    for (tensor_id t = 0; t < tensors; t++)
+        if (made[t] != NO_INDEX && last[t] > 0)
+            g_assert_cmpuint(stage->trace->buffers[made[t]].last, ==, last[t]);
     for (tensor_id t = 0; t < tensors; t++) {
         buffers += made[t] != NO_INDEX;
         trained += !stage->choices->frozen[t];

@@ -313,7 +313,9 @@ static void test_plans(void)
                  {"--device-memory 1MiB --precision bf16 --schedule 1f1b", "moving"},
                  {"--device-memory 1300KiB --precision fp32 --schedule 2bw", "moving"},
                  {"--device-memory 1MiB --precision bf16 --schedule interleaved", "moving"},
+                 {"--device-memory 900KiB --precision bf16 --schedule 2bw", "moving"},
                  {"--device-memory 1GiB --precision fp32 --schedule 2bw", "plans"},
+                 {"--device-memory 1GiB --precision bf16 --schedule 2bw", "plans"},
                  {"--device-memory 1GiB --precision fp32 --schedule gpipe", "plans"}};
     static const char *const keys[] = {"device_bytes", "host_bytes", "h2d_bytes",
                                        "d2h_bytes",    "evictions",  "peak_device_bytes",
@@ -386,8 +388,6 @@ static void test_refusals(void)
          "within stages of one GPU only", DOES_NOT_FIT},
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 -o plan.json",
          "\"%s\" in the name stands for the stage's number", USAGE},
-        {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --schedule 2bw -o plan-%s.json",
-         "--schedule 1f1b has", USAGE},
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --train 'lm_head.*'", "--train", USAGE},
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --train 'wte.*'",
          "train something in every layer", USAGE},
