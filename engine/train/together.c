@@ -150,15 +150,28 @@ static uint64_t device_bytes_beside(const struct fare *fares, uint32_t count)
     return most;
 }
 
-/* Lets the error of the rank that reports say what fits all. */
-static void say_what_fits(const struct ranks *ranks, const struct fare *fares, GError *error)
+/* Lets the error begin with the stage that lacks memory. */
+static void say_which_stage(const struct run_options *options, GError *error)
 {
+    g_autofree char *said = error->message;
+    uint32_t width = options->ranks->count / options->stages;
+    error->message = g_strdup_printf("stage %u of %u: %s", options->ranks->rank / width,
+                                     options->stages, said);
+}
+
+/* Lets the error of the rank that reports say what fits all. */
+static void say_what_fits(const struct run_options *options, const struct fare *fares,
+                          GError *error)
+{
+    const struct ranks *ranks = options->ranks;
     struct plan_lack lack = fares[ranks->rank].lack;
     bool divided = lack.memory == PLAN_MEMORY_HOST || lack.memory == PLAN_MEMORY_NVME;
     if (lack.memory == PLAN_MEMORY_HOST)
         lack.device_bytes = device_bytes_beside(fares, ranks->count);
     if (lack.memory != PLAN_MEMORY_NONE)
         plan_lack_replace(error, &lack);
+    if (lack.memory != PLAN_MEMORY_NONE && options->stages > 1)
+        say_which_stage(options, error);
     if (!divided || ranks->node_count == 1)
         return;
     g_autofree char *said = error->message;
@@ -181,7 +194,7 @@ bool together_agree_that_fits(const struct run_options *options, ranks_status_of
     if (reporter == ranks->count)
         return true;
     if (reporter == ranks->rank) {
-        say_what_fits(ranks, fares, *error);
+        say_what_fits(options, fares, *error);
     } else {
         *elsewhere = fares[reporter].status;
         g_clear_error(error);

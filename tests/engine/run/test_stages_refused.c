@@ -138,6 +138,25 @@ static void test_fits(struct run_folder *folder, gconstpointer data)
     }
 }
 
+/* A refusal names the stage that needs the most, with several ranks a stage, too. */
+static void test_which(struct run_folder *folder, gconstpointer data)
+{
+    static const char *const layers[] = {"3,1", "1,3"};
+    write_model(folder, data);
+    for (uint32_t stage = 0; stage < G_N_ELEMENTS(layers); stage++) {
+        uint32_t processes = g_test_rand_bit() ? 2 : 4;
+        g_autofree char *options = g_strdup_printf(
+            "--schedule gpipe --stage-layers %s --micro-batches 16 --device-memory 20000B",
+            layers[stage]);
+        g_autofree char *err = NULL, *named = g_strdup_printf("stage %u of 2: device "
+                                                              "memory: ",
+                                                              stage);
+        g_assert_cmpint(launch_run(folder, processes, options, NULL, &err), ==, 3);
+        g_assert_cmpuint(launch_count_messages(err), ==, 1);
+        run_folder_expect(err, named);
+    }
+}
+
 /* Gives each of two stages the other's plan, as swapped-%s.json. */
 static void swap_plans(const struct run_folder *folder)
 {
@@ -278,11 +297,11 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
     launch_refuse(folder, command, 2, "--schedule: gpipe, not 1f1b");
 }
 
-/* Adds the test; with sanitizers, which start slowly, one of the five. */
+/* Adds the test; with sanitizers, which start slowly, one of the six. */
 static void add(const char *path, const char *tied,
                 void (*test)(struct run_folder *folder, gconstpointer data))
 {
-    if (draws_row(UNLESS_SANITIZED(5, 1), 5))
+    if (draws_row(UNLESS_SANITIZED(6, 1), 6))
         g_test_add(path, struct run_folder, tied, run_folder_set_up, test, run_folder_tear_down);
 }
 
@@ -292,6 +311,7 @@ int main(int argc, char **argv)
     if (!launch_prepare())
         return 77;
     add("/stages-refused/fits", g_test_rand_bit() ? "true" : "false", test_fits);
+    add("/stages-refused/which", g_test_rand_bit() ? "true" : "false", test_which);
     add("/stages-refused/other-plans", g_test_rand_bit() ? "true" : "false", test_other_plans);
     add("/stages-refused/contradictions", g_test_rand_bit() ? "true" : "false",
         test_contradictions);
