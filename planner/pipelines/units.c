@@ -5,6 +5,7 @@
 #include "models/synth.h"
 
 #include <math.h>
+#include <string.h>
 
 /* An iteration while its units are read. */
 struct unit_reading {
@@ -15,9 +16,9 @@ struct unit_reading {
     uint64_t *saved_alive; /* [operator_count] bytes of saved buffers */
     uint64_t *left_alive;  /* [operator_count] of these, what the unit leaves to units behind it */
     uint8_t *made;         /* [tensor_count] marks of the newest parameters that are made */
-    uint32_t *last_read;   /* [tensor_count] the last operator of a forward that reads it */
-    uint64_t newest_room;  /* of those that are made for the unit that is read */
-    uint64_t left_room;    /* of those that the pass does not read any more */
+    uint32_t *last_read;  /* [tensor_count] the last operator of its unit's forward that reads it */
+    uint64_t newest_room; /* of those that are made for the unit that is read */
+    uint64_t left_room;   /* of those that the pass does not read any more */
 };
 
 static struct pipeline_unit *unit_at(struct units *units, uint32_t place)
@@ -231,16 +232,21 @@ static uint64_t take_newest_room(struct unit_reading *r, uint32_t tensor)
     return room;
 }
 
+/* Tied weights are read by another unit, too, which other stages have. */
 static void find_last_reads(struct unit_reading *r)
 {
     const struct trace *trace = r->iteration->trace;
-    r->last_read = g_new0(uint32_t, trace->tensor_count);
+    r->last_read = g_new(uint32_t, trace->tensor_count);
+    memset(r->last_read, 0xff, trace->tensor_count * sizeof *r->last_read);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         for (int i = 0; i < MODEL_TENSORS; i++) {
             uint32_t tensor = r->iteration->operators[m].t[i];
-            if (tensor != NO_INDEX && trace->operators[m].phase == TRACE_FORWARD &&
-                trace->operators[m].micro_batch == 0)
-                r->last_read[tensor] = m;
+            if (tensor == NO_INDEX || trace->operators[m].phase != TRACE_FORWARD ||
+                trace->operators[m].micro_batch != 0)
+                continue;
+            uint32_t *last = &r->last_read[tensor];
+            if (*last == NO_INDEX || r->unit_of[*last] == r->unit_of[m])
+                *last = m;
         }
 }
 
