@@ -139,7 +139,8 @@ struct trace_exchange plan_exchange(const struct plan *plan, const struct trace 
 }
 
 /* Adds up what gathers move, which depends on where the shards are. */
-static void count_gathers(struct plan *plan, const struct trace *trace)
+static void count_gathers(const struct plan *plan, const struct trace *trace,
+                          struct plan_figures *figures)
 {
     struct gathering *gathering = gathering_new(plan->layout);
     g_autofree uint8_t *on_device = g_new(uint8_t, plan->layout->chunk_count);
@@ -148,7 +149,7 @@ static void count_gathers(struct plan *plan, const struct trace *trace)
     for (uint32_t i = 0; gathering && i < plan->action_count; i++) {
         const struct plan_action *action = &plan->actions[i];
         if (is_gather(plan, action))
-            count_gather(&plan->predicted, trace, gathering, on_device, action->chunk);
+            count_gather(figures, trace, gathering, on_device, action->chunk);
         if (action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE)
             on_device[action->chunk] = 1;
         else if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP)
@@ -158,10 +159,10 @@ static void count_gathers(struct plan *plan, const struct trace *trace)
 }
 
 /* Adds up what the actions and operators move. */
-static void count_traffic(struct plan *plan, const struct trace *trace)
+static void count_traffic(const struct plan *plan, const struct trace *trace,
+                          struct plan_figures *figures)
 {
-    struct plan_figures *figures = &plan->predicted;
-    count_gathers(plan, trace);
+    count_gathers(plan, trace, figures);
     for (uint32_t i = 0; i < plan->action_count; i++) {
         const struct plan_action *action = &plan->actions[i];
         const struct chunk *chunk = &plan->layout->chunks[action->chunk];
@@ -182,7 +183,45 @@ static void count_traffic(struct plan *plan, const struct trace *trace)
         figures->sent_bytes += exchange.sent_bytes;
         figures->received_bytes += exchange.received_bytes;
     }
+}
+
+/* Adds up what the actions read from NVMe and write to it. */
+static void count_nvme(const struct plan *plan, struct plan_figures *figures)
+{
+    for (uint32_t i = 0; i < plan->action_count; i++) {
+        const struct plan_action *action = &plan->actions[i];
+        uint64_t bytes = plan_nvme_slot(plan->layout, action->chunk);
+        figures->nvme_read_bytes += action->kind == PLAN_LOAD ? bytes : 0;
+        figures->nvme_write_bytes += action->kind == PLAN_STORE ? bytes : 0;
+    }
+}
+
+/* Sets the figures that the actions and the sizes of memories give: all but times and the peaks of
+ * the device. */
+static void count(const struct plan *plan, const struct trace *trace, struct plan_figures *figures)
+{
+    count_traffic(plan, trace, figures);
+    count_nvme(plan, figures);
     figures->peak_host_bytes = plan->host_pool_bytes;
+    figures->peak_nvme_bytes = plan->nvme_bytes;
+}
+
+bool plan_check_figures(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    const struct plan_figures *predicted = &plan->predicted;
+    struct plan_figures counted = {.peak_device_bytes = predicted->peak_device_bytes,
+                                   .peak_live_device_bytes = predicted->peak_live_device_bytes};
+    count(plan, trace, &counted);
+    counted.sent_bytes = predicted->sent_bytes;
+    counted.received_bytes = predicted->received_bytes;
+    const struct plan_figure *figure = figures_first_difference(predicted, &counted);
+    if (figure)
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "predicted: %s is %" G_GUINT64_FORMAT
+                    ", but what the plan does comes to %" G_GUINT64_FORMAT,
+                    figure->name, figures_count(predicted, figure),
+                    figures_count(&counted, figure));
+    return !figure;
 }
 
 /* Returns [chunk_count] marks of chunks that need their host slots. Gradients and activations do
@@ -248,7 +287,7 @@ struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addre
     plan->predicted.peak_device_bytes = addresses->peak_device_bytes;
     plan->predicted.peak_live_device_bytes = addresses->peak_live_device_bytes;
     close_gaps(plan, inputs->accesses);
-    count_traffic(plan, trace);
+    count(plan, trace, &plan->predicted);
     addresses_free(addresses);
     return plan;
 }

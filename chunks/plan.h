@@ -192,6 +192,11 @@ bool plan_check(const struct plan *plan, const struct trace *trace, GError **err
 bool plan_check_placed(const struct plan *plan, const struct trace *trace,
                        const struct non_model *non_model, GError **error);
 
+/* Refuses a plan that has passed plan_check and whose predicted figures are not those of its
+ * actions (PLAN_ERROR_INVALID). Does not look at times, at the peaks of the device, which take a
+ * replay, or at what ranks exchange, which differs from rank to rank. */
+bool plan_check_figures(const struct plan *plan, const struct trace *trace, GError **error);
+
 /* Checks the layout alone: every tensor lies whole within one chunk of each of its lists, and none
  * overlaps another. Fails with PLAN_ERROR_INVALID. */
 bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error);

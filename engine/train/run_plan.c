@@ -362,7 +362,8 @@ static bool check_file(const struct run_plan *run, const struct run_options *opt
     g_autofree char *file = run_is_pipeline(options)
                                 ? stage_path(options->plan, options->pipeline->rank)
                                 : g_strdup(options->plan);
-    if (!plan_check_placed(run->plan, run->iteration->trace, run->places, error)) {
+    if (!plan_check_placed(run->plan, run->iteration->trace, run->places, error) ||
+        !plan_check_figures(run->plan, run->iteration->trace, error)) {
         g_prefix_error(error, "%s: ", file);
         return false;
     }

@@ -101,6 +101,10 @@ static void test_states(void)
         g_assert_cmpuint(f.plan->predicted.nvme_write_bytes, ==, bytes);
         g_assert_cmpuint(f.plan->predicted.peak_nvme_bytes, ==, f.plan->nvme_bytes);
         g_assert_cmpuint(f.plan->nvme_bytes, ==, bytes);
+        plan_check_figures(f.plan, f.trace, &error);
+        g_assert_no_error(error);
+        f.plan->predicted.nvme_write_bytes += 4096;
+        g_assert_false(plan_check_figures(f.plan, f.trace, NULL));
         close_plan(&f);
     }
     g_rand_free(random);

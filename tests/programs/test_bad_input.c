@@ -345,6 +345,20 @@ static const struct bad table[] = {
      PLANNED "impossible.json --model model --data text.txt",
      2,
      {"impossible.json"}},
+    {"planned/other-traffic",
+     PLANNED "figures.json --model model --data text.txt",
+     2,
+     {"pstar-run: figures.json: predicted: h2d_copies is 123456, but what the plan does comes "
+      "to "}},
+    {"planned/other-host-peak",
+     PLANNED "host_peak.json --model model --data text.txt",
+     2,
+     {"pstar-run: host_peak.json: predicted: peak_host_bytes is 4096, but "}},
+    {"planned/nvme-of-no-file",
+     PLANNED "nvme.json --model model --data text.txt",
+     2,
+     {"pstar-run: nvme.json: predicted: nvme_read_bytes is 4096, but what the plan does comes to "
+      "0"}},
 
     {"planned/explained",
      "pstar-plan --explain shorter.json good.pstar",
@@ -481,6 +495,8 @@ static void write_broken_plans(void)
     json_array_remove(moments, json_array_size(moments) - 1);
     write_changed_plan("shorter.json", NULL, "moments", moments);
     write_changed_plan("figures.json", "predicted", "h2d_copies", json_integer(123456));
+    write_changed_plan("host_peak.json", "predicted", "peak_host_bytes", json_integer(4096));
+    write_changed_plan("nvme.json", "predicted", "nvme_read_bytes", json_integer(4096));
     json_decref(plan);
 }
 
