@@ -3,7 +3,7 @@
  * The schedule is cyclic: every iteration, the first included, begins and ends with the initial
  * residency. Non-model data occupies the top of an arena of exactly `arena_bytes`. Every chunk that
  * is copied, or used by an operator on the host, has a fixed slot in the host pool. Of the others,
- * a device-homed chunk never leaves the device. A transient one begins the iteration nowhere, and
+ * a device-homed chunk never leaves its address. A transient one begins the iteration nowhere, and
  * is on the device while anything in it is alive. A gathered one is dropped and gathered again
  * (chunks/gathering.h). A chunk that is at home in NVMe (chunks/nvme_homes.h) begins and ends the
  * iteration there. Its slots in the host pool, which others have at other times, come and go with

@@ -330,9 +330,9 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
     if (check->plan->layout->chunks[chunk].list == TRACE_GATHERED &&
         !check_gathered(check, action, error))
         return false;
-    if (plan_is_homed(check->plan, chunk) && action->kind != PLAN_MOVE)
+    if (plan_is_homed(check->plan, chunk))
         return refuse_moment(check, error,
-                             "a chunk without a host address cannot leave the device");
+                             "a chunk that is at home on the device cannot leave its address");
     if (plan_is_transient(check->plan, chunk) &&
         (action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
          action->kind == PLAN_FLUSH))

@@ -540,11 +540,6 @@ void residency_flush(struct residency *r)
     }
 }
 
-static bool is_homed(const struct residency *r, chunk_id chunk)
-{
-    return plan_is_homed(r->plan, chunk);
-}
-
 /* Removes a host-homed chunk whose state or address has changed. Its bytes are on the host, or were
  * dead, or are activations of the forward pass, which are not needed any more. */
 static void rewind_host_homed(struct residency *r, chunk_id chunk)
@@ -563,39 +558,6 @@ static void rewind_host_homed(struct residency *r, chunk_id chunk)
                                                                    : RESIDENCY_HOST;
 }
 
-static bool is_free_of_homed(const struct residency *r, chunk_id chunk)
-{
-    uint64_t begin = r->plan->initial_address[chunk], end = begin + slot_bytes(r, chunk);
-    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
-        if (c != chunk && is_homed(r, c) && r->holdings[c].address < end &&
-            begin < r->holdings[c].address + slot_bytes(r, c))
-            return false;
-    return true;
-}
-
-/* Device-homed chunks never left the device. Those that moved go back, each as soon as its place is
- * free. */
-static void rewind_device_homed(struct residency *r)
-{
-    uint32_t left, before = NO_INDEX;
-    do {
-        left = 0;
-        for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
-            if (!is_homed(r, c))
-                continue;
-            r->holdings[c].state = (enum residency_state)r->flushed[c];
-            if (r->holdings[c].address == r->plan->initial_address[c])
-                continue;
-            if (is_free_of_homed(r, c))
-                move(r, c, r->plan->initial_address[c]);
-            else
-                left++;
-        }
-        g_assert(left < before);
-        before = left;
-    } while (left);
-}
-
 /* What forward loaded is read again when it is needed. */
 static void rewind_slot(struct residency *r, chunk_id chunk)
 {
@@ -610,11 +572,12 @@ void residency_rewind(struct residency *r)
 {
     shrink_non_model(r, r->accesses->resting);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
-        if (!is_homed(r, c)) {
+        if (plan_is_homed(r->plan, c)) { /* it has its address for ever */
+            r->holdings[c].state = (enum residency_state)r->flushed[c];
+        } else {
             rewind_host_homed(r, c);
             rewind_slot(r, c);
         }
-    rewind_device_homed(r);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
         if (r->flushed[c] == RESIDENCY_EMPTY && r->holdings[c].state == RESIDENCY_NOWHERE)
             allocate(r, c, r->plan->initial_address[c]);

@@ -156,6 +156,41 @@ static void test_trials(void)
     g_rand_free(random);
 }
 
+static chunk_id first_homed(const struct plan *plan)
+{
+    chunk_id c = 0;
+    while (c < plan->layout->chunk_count && !plan_is_homed(plan, c))
+        c++;
+    return c;
+}
+
+/* Chunks at home on the device never move: after a forward pass alone nothing says in which order
+ * those that had changed places could go back. */
+static void test_homed(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int refused = 0;
+    for (int i = 0; i < TRIALS; i++) {
+        struct trial trial;
+        open_trial(&trial, random);
+        struct plan *plan = trial.plan;
+        chunk_id homed = plan ? first_homed(plan) : 0;
+        if (plan && homed < plan->layout->chunk_count) {
+            g_autoptr(GError) error = NULL;
+            plan->actions = g_renew(struct plan_action, plan->actions, plan->action_count + 1);
+            plan->actions[plan->action_count++] = (struct plan_action){
+                .chunk = homed, .kind = PLAN_MOVE, .address = plan->initial_address[homed]};
+            plan->first_action[plan->moment_count + 1]++;
+            g_assert_false(plan_check(plan, trial.trace, &error));
+            g_assert_nonnull(strstr(error->message, "cannot leave its address"));
+            refused++;
+        }
+        close_trial(&trial);
+    }
+    g_test_message("%d of %d plans had chunks at home on the device", refused, TRIALS);
+    g_assert_cmpint(refused, >, TRIALS / 50);
+}
+
 /* ---- who waits for the host ---- */
 
 /* A mover that only looks at what its work waits for. */
@@ -287,5 +322,6 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/residency/any-timing", test_trials);
     g_test_add_func("/residency/late-updates", test_late_updates);
+    g_test_add_func("/residency/homed", test_homed);
     return g_test_run();
 }
