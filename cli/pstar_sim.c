@@ -214,12 +214,11 @@ static bool read_stage_count(const struct sim_arguments *a, struct sim_inputs *i
     in->pipeline_stages = MAX(a->stages, 1);
     if (!a->stage_layers)
         return true;
-    in->stage_layers = pipeline_parse_layers(a->stage_layers, &in->pipeline_stages, NULL);
-    if (!in->stage_layers)
-        return options_refuse(error,
-                              "--stage-layers %s: must be the layers of each stage, such as "
-                              "3,4,5",
-                              a->stage_layers);
+    in->stage_layers = pipeline_parse_layers(a->stage_layers, &in->pipeline_stages, error);
+    if (!in->stage_layers) {
+        g_prefix_error(error, "--stage-layers: ");
+        return false;
+    }
     return !a->stages || a->stages == in->pipeline_stages ||
            options_refuse(error, "--stages %u: --stage-layers names %u", a->stages,
                           in->pipeline_stages);
