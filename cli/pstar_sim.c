@@ -26,7 +26,7 @@ struct sim_arguments {
     char *top;
     uint32_t threads, stalls, gpus, nodes, stage, stages, micro_batches;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
-    uint8_t schedule;  /* enum pipeline_schedule */
+    uint8_t schedule;  /* enum pipeline_schedule; PIPELINE_SCHEDULES if not given */
     uint32_t stage_parts;
     uint8_t reduction; /* enum run_reduction */
     bool fits, phases, no_clip, lists_platforms;
@@ -258,16 +258,26 @@ static bool read_traces(const struct sim_arguments *a, struct sim_inputs *in, GE
     return true;
 }
 
+static bool names_schedule(const struct sim_arguments *a)
+{
+    return a->schedule < PIPELINE_SCHEDULES;
+}
+
+static enum pipeline_schedule schedule_of(const struct sim_arguments *a)
+{
+    return names_schedule(a) ? (enum pipeline_schedule)a->schedule : PIPELINE_1F1B;
+}
+
 /* Returns the first option that is given and that the traces of stages make needless, or NULL. */
 static const char *said_by_stages(const struct sim_arguments *a)
 {
-    return a->stages          ? "stages"
-           : a->stage_layers  ? "stage-layers"
-           : a->schedule      ? "schedule"
-           : a->stage_parts   ? "stage-parts"
-           : a->micro_batches ? "micro-batches"
-           : a->gpus          ? "gpus"
-                              : NULL;
+    return a->stages           ? "stages"
+           : a->stage_layers   ? "stage-layers"
+           : names_schedule(a) ? "schedule"
+           : a->stage_parts    ? "stage-parts"
+           : a->micro_batches  ? "micro-batches"
+           : a->gpus           ? "gpus"
+                               : NULL;
 }
 
 /* Options that say nothing of a pipeline. */
@@ -319,7 +329,7 @@ static bool check_strategies(const struct sim_inputs *in, GError **error)
 static bool read_pipeline(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
     uint32_t stages = in->pipeline_stages;
-    enum pipeline_schedule schedule = (enum pipeline_schedule)a->schedule;
+    enum pipeline_schedule schedule = schedule_of(a);
     const struct pipeline_request request = {
         {stages, schedule, in->stage_layers,
          a->stage_parts ? a->stage_parts : pipeline_usual_parts(schedule)},
@@ -360,7 +370,7 @@ static enum objective objective_of(const struct sim_arguments *a, const struct t
 static bool read_inputs(const struct sim_arguments *a, const struct console *console,
                         struct sim_inputs *in, GError **error)
 {
-    if (!is_pipeline(a) && !a->stages && (a->schedule || a->stage_parts))
+    if (!is_pipeline(a) && !a->stages && (names_schedule(a) || a->stage_parts))
         return options_refuse(error, "--schedule and --stage-parts go with --stages");
     return options_parse_top(a->top, USUAL_TOP, &in->top, error) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
@@ -499,6 +509,7 @@ int main(int argc, char **argv)
 {
     struct sim_arguments a = {.pinned_memory = UINT64_MAX,
                               .objective = OBJECTIVES,
+                              .schedule = PIPELINE_SCHEDULES,
                               .stage = RUN_ANY_STAGE,
                               .reduction = RUN_ANY_REDUCTION};
     const struct option options[] = {
