@@ -361,17 +361,15 @@ static GArray *new_array(guint element_bytes, GDestroyNotify clear)
 
 static void set_up(struct declarations *declarations)
 {
-    declarations->trace = g_new0(struct trace, 1);
-    declarations->tensors = new_array(sizeof(struct trace_tensor), clear_tensor);
-    declarations->operators = new_array(sizeof(struct trace_operator), clear_operator);
-    declarations->accesses = new_array(sizeof(struct trace_access), NULL);
-    declarations->buffers = new_array(sizeof(struct trace_buffer), clear_buffer);
-    declarations->uses = new_array(sizeof(struct trace_use), NULL);
-    declarations->moments = new_array(sizeof(uint64_t), NULL);
-    declarations->fused = fused_new();
-    declarations->unknown = NULL;
-    declarations->complete = false;
-    declarations->fault = NULL;
+    *declarations =
+        (struct declarations){.trace = g_new0(struct trace, 1),
+                              .tensors = new_array(sizeof(struct trace_tensor), clear_tensor),
+                              .operators = new_array(sizeof(struct trace_operator), clear_operator),
+                              .accesses = new_array(sizeof(struct trace_access), NULL),
+                              .buffers = new_array(sizeof(struct trace_buffer), clear_buffer),
+                              .uses = new_array(sizeof(struct trace_use), NULL),
+                              .moments = new_array(sizeof(uint64_t), NULL),
+                              .fused = fused_new()};
 }
 
 static void tear_down(struct declarations *declarations)

@@ -207,6 +207,31 @@ static void test_again(void)
     declarations_free(declarations);
 }
 
+/* Declares the valid iteration, on a device that is queued if `queued`. */
+static struct declared declare_next(struct declarations *declarations, bool queued)
+{
+    struct declared declared;
+    if (queued)
+        declarations_add(declarations, "queued", 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(good); i++)
+        declarations_add(declarations, good[i].text, good[i].payload);
+    trace_free(declarations_take(declarations, &declared, NULL));
+    return declared;
+}
+
+/* Nothing of an iteration's declarations holds for the next. */
+static void test_next(void)
+{
+    struct declarations *declarations = declarations_new();
+    struct declared first = declare_next(declarations, true);
+    struct declared second = declare_next(declarations, false);
+    g_assert_true(first.queued && first.resident);
+    g_assert_false(second.queued || second.resident);
+    declared_clear(&first);
+    declared_clear(&second);
+    declarations_free(declarations);
+}
+
 /* The operators of the valid declarations have 20 and 21 bytes. */
 static void test_fused(void)
 {
@@ -232,6 +257,7 @@ int main(int argc, char **argv)
     g_test_add_func("/declarations/bad", test_bad);
     g_test_add_func("/declarations/garbage", test_garbage);
     g_test_add_func("/declarations/again", test_again);
+    g_test_add_func("/declarations/next", test_next);
     g_test_add_func("/declarations/fused", test_fused);
     return g_test_run();
 }
