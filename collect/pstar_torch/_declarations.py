@@ -14,6 +14,7 @@ PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp1
 class _Moment:
     def __init__(self, segment, name, micro_batch):
         self.name, self.phase, self.micro_batch = name, segment.phase, micro_batch
+        self.steps = segment.name == "update" and name != "update"  # of some parameters
         self.accesses = {}  # (tensor, list): mode
         self.touched = {}   # storage: bytes
         self.flops = 0

@@ -299,8 +299,7 @@ class Follower(Session):
                              "as their places in the plan")
         mine = [moment.name for moment in declared]
         there = [moment.name for moment in plan.moments]
-        steps = [name.startswith("update ") and not name.startswith("update gradients")
-                 for name in mine]
+        steps = [moment.steps for moment in declared]
         first = steps.index(True) if any(steps) else len(steps)
         if any(moment.phase == "backward" for moment in declared[first:]):
             if self.steps_within_backward():
@@ -309,7 +308,7 @@ class Follower(Session):
             raise ValueError("a backward comes after the step of an optimizer, as where two models "
                              "train in turns, which is not followed: all optimizers must step when "
                              "the last backward has ended")
-        self.steps = [self.moments_of_step(i, mine) for i in range(len(self.optimizers))]
+        self.steps = [self.moments_of_step(i) for i in range(len(self.optimizers))]
         self.divided = {}
         for first, count, alone in self.observed.fused:
             if not alone and not self.is_elementwise(first):
@@ -341,7 +340,7 @@ class Follower(Session):
                 return True
         return False
 
-    def moments_of_step(self, i, names):
+    def moments_of_step(self, i):
         """Returns the range of an optimizer's updates."""
         events = self.observed.events
         first = events[self.keys.index(("step", i))]
@@ -350,9 +349,9 @@ class Follower(Session):
         others = [events[self.keys.index(("step", other))] for other in range(i + 1,
                                                                               len(self.optimizers))]
         ends = [other for other in others if other is not None and other > first]
-        ends += [m for m in range(first, len(names)) if not names[m].startswith("update ")
-                 or names[m].startswith("update gradients ")]
-        return range(first, min(ends, default=len(names)))
+        declared = self.observed.moments
+        ends += [m for m in range(first, len(declared)) if not declared[m].steps]
+        return range(first, min(ends, default=len(declared)))
 
     def bind(self):
         """Finds the program's tensor for every tensor of the plan's lists."""

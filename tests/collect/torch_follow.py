@@ -53,7 +53,7 @@ class Blocks(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(100, width)
         self.blocks = nn.Sequential(*(Block(width) for _ in range(count)))
-        self.scale = nn.Parameter(torch.ones(width))
+        self.gradients_x = nn.Parameter(torch.ones(width))  # named as work on gradients begins
         self.temperature = nn.Parameter(torch.tensor(1.1))  # has no dimension
         self.head = nn.Linear(width, 100)
         self.head.weight = self.embedding.weight  # tied
@@ -65,7 +65,7 @@ class Blocks(nn.Module):
         for block in self.blocks:
             x = block(x) if self.reentrant is None else \
                 checkpoint(block, x, use_reentrant=self.reentrant)
-        return self.head(x * self.scale) / self.temperature
+        return self.head(x * self.gradients_x) / self.temperature
 
 
 def tokens_of(step, vocabulary=100):

@@ -67,6 +67,15 @@ class InTurns(Loop):
                 each.zero_grad()
 
 
+class NamedAsGradients(InTurns):
+    """The parameter that steps first has a name that begins as that of other work on gradients."""
+
+    def optimizer(self, model):
+        others = [p for p in model.parameters() if p is not model.gradients_x]
+        return [torch.optim.AdamW([model.gradients_x], lr=1e-2),
+                torch.optim.AdamW(others, lr=1e-2)]
+
+
 class Skipped(Scaled):
     """Gradients of the third step overflow, so that the GradScaler skips it."""
 
@@ -88,7 +97,7 @@ class Transformed(Loop):
 
     def loss(self, model, tokens):
         loss = super().loss(model, tokens)
-        return loss + torch.func.grad(lambda scale: (scale * scale).sum())(model.scale).sum()
+        return loss + torch.func.grad(lambda scale: (scale * scale).sum())(model.gradients_x).sum()
 
 
 class OnCpu(Loop):
@@ -190,6 +199,7 @@ def refusals(programs):
              (OtherShapes(), RuntimeError, "differs"),
              (InBackward(), ValueError, "steps within backward"),
              (InTurns(), ValueError, "comes after the step of an optimizer"),
+             (NamedAsGradients(), ValueError, "comes after the step of an optimizer"),
              (OnCpu(), ValueError, "save_on_cpu"),
              (Around(), ValueError, "within a checkpoint"),
              (Transformed(), ValueError, "uses torch.func"),
