@@ -26,7 +26,7 @@ struct training_saver {
     /* The checkpoint that is being written. The thread owns the last two until it has ended. */
     enum stage stage;
     struct checkpoint_state state; /* a copy */
-    struct weights_store store;
+    struct weights_store store;    /* of the snapshot, if it was taken */
     struct checkpoint_content content;
     GThread *thread; /* NULL if this process has nothing to do */
     atomic_bool ended;
@@ -266,11 +266,11 @@ bool training_save_begin(struct training *training)
     taken &= engine_share_end(training->engine, taken ? &saver->error : NULL);
     checkpoint_state_clear(&saver->state);
     saver->state = checkpoint_state_copy(&training->state);
+    saver->content = content_of(training, &saver->state, &saver->store);
     saver->stage = WRITING;
     atomic_store(&saver->ended, true);
     if (saver->snapshot && taken) {
         saver->store = snapshot_store(saver->snapshot);
-        saver->content = content_of(training, &saver->state, &saver->store);
         start(saver, write_behind);
     }
     return true;
@@ -292,7 +292,8 @@ static bool all_ended(struct training_saver *saver, struct ranks *ranks)
     return ended;
 }
 
-/* The first rank always writes, so it has the content. An error that all know stays with it. */
+/* The first rank completes the parts, or removes them, also if its own could not be taken. An error
+ * that all know stays with it. */
 static void begin_completing(struct training *training)
 {
     struct training_saver *saver = training->saver;
