@@ -9,10 +9,17 @@ struct replay {
     uint64_t host_slot_bytes[TRACE_ACCESS_LISTS], host_twice_bytes; /* as in memory_moment */
 };
 
+/* Returns what the chunk takes of the host pool: its content, because only the device rounds slots.
+ */
+static uint64_t host_bytes(const struct plan *plan, chunk_id chunk)
+{
+    return plan->host_address[chunk] == NO_ADDRESS ? 0 : plan->layout->chunks[chunk].copy_bytes;
+}
+
 static void note_host(struct replay *replay, uint32_t c, bool arrives)
 {
     const struct chunk *chunk = &replay->plan->layout->chunks[c];
-    uint64_t bytes = replay->plan->host_address[c] == NO_ADDRESS ? 0 : chunk->slot_bytes;
+    uint64_t bytes = host_bytes(replay->plan, c);
     replay->host_slot_bytes[chunk->list] += arrives ? -bytes : bytes;
     replay->host_twice_bytes += arrives ? bytes : -bytes;
 }
@@ -35,9 +42,7 @@ static void start_resident(struct replay *replay)
 {
     const struct layout *layout = replay->plan->layout;
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        bool homed = replay->plan->host_address[c] != NO_ADDRESS && !plan_in_nvme(replay->plan, c);
-        if (homed)
-            replay->host_slot_bytes[layout->chunks[c].list] += layout->chunks[c].slot_bytes;
+        replay->host_slot_bytes[layout->chunks[c].list] += host_bytes(replay->plan, c);
         if (replay->plan->initial_address[c] != NO_ADDRESS)
             arrive(replay, c);
     }

@@ -219,9 +219,8 @@ static uint64_t slots_of(const struct plan *plan, int list)
 {
     uint64_t bytes = 0;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        if (plan->layout->chunks[c].list == list && plan->host_address[c] != NO_ADDRESS &&
-            !plan_in_nvme(plan, c))
-            bytes += plan->layout->chunks[c].slot_bytes;
+        if (plan->layout->chunks[c].list == list && plan->host_address[c] != NO_ADDRESS)
+            bytes += plan->layout->chunks[c].copy_bytes;
     return bytes;
 }
 

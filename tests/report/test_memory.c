@@ -38,7 +38,7 @@ static void check_host(const struct memory_moment *moment, const struct plan *pl
 {
     uint64_t slots = 0, counted = moment->host_twice_bytes, on_device = 0;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        slots += plan->host_address[c] == NO_ADDRESS ? 0 : plan->layout->chunks[c].slot_bytes;
+        slots += plan->host_address[c] == NO_ADDRESS ? 0 : plan->layout->chunks[c].copy_bytes;
     for (int list = 0; list < TRACE_LISTS; list++) {
         counted += moment->host_slot_bytes[list];
         on_device += moment->list_bytes[list];
@@ -69,6 +69,21 @@ static void test_little_room(void)
         memory_free(memory);
         plan_free(plan);
     }
+    trace_free(trace);
+}
+
+/* Where slots on the device are larger than their chunks, those on the host are not. */
+static void test_rounded_slots(void)
+{
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_DEVICE_BYTES);
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        plan->layout->chunks[c].slot_bytes += 256;
+    struct memory *memory = memory_replay(trace, plan);
+    for (uint32_t m = 0; m < memory->moment_count; m++)
+        check_host(&memory->moments[m], plan);
+    memory_free(memory);
+    plan_free(plan);
     trace_free(trace);
 }
 
@@ -206,6 +221,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/memory/everything_resident", test_everything_resident);
     g_test_add_func("/report/memory/little_room", test_little_room);
+    g_test_add_func("/report/memory/rounded_slots", test_rounded_slots);
     g_test_add_func("/report/memory/time", test_time);
     g_test_add_func("/report/memory/waits", test_waits);
     g_test_add_func("/report/memory/taken", test_taken);
