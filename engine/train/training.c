@@ -203,10 +203,7 @@ static bool fill(struct training *training, const struct safetensors *weights, G
                                &store, &training->form, error);
     if (run_has_adapters(training->options))
         return begin_adapters(training, &store, error);
-    training->form = weights ? weights_form_of(weights) : weights_form_new();
-    if (weights)
-        return weights_load(weights, config, trace, &store, error);
-    return weights_initialise(config, trace, training->options->seed, &store, error);
+    return fill_model(training, weights, &store, error);
 }
 
 /* A profiler of the device knows its operators' times, so the run need not wait for them. */
