@@ -17,6 +17,15 @@ static void fill(float value, uint64_t count, float *values)
 }
 
 /* GPT-2 draws the products that end on the residual stream from a smaller range. */
+/* Returns the tensor of this name, which the model has. */
+static struct model_tensor tensor_named(const struct model_config *config, const char *name)
+{
+    struct model_tensor tensor;
+    bool found = model_tensor_find(config, name, &tensor);
+    g_assert(found);
+    return tensor;
+}
+
 static bool ends_on_stream(const struct model_config *config, const struct model_tensor *tensor)
 {
     return model_family_of(config)->scaled_ends &&
@@ -26,8 +35,7 @@ static bool ends_on_stream(const struct model_config *config, const struct model
 void initialise_values(const struct model_config *config, uint64_t seed, uint32_t tensor,
                        const char *name, uint64_t first, uint64_t count, float *values)
 {
-    struct model_tensor of;
-    g_assert(model_tensor_find(config, name, &of));
+    const struct model_tensor of = tensor_named(config, name);
     if (of.adapter == MODEL_ADAPTER_A) {
         double bound = 1 / sqrt((double)of.shape[1]);
         struct random_stream stream = {.seed = seed, .pass = 0, .site = tensor};
@@ -56,9 +64,7 @@ void initialise_values(const struct model_config *config, uint64_t seed, uint32_
 
 uint32_t weights_shape(const struct model_config *config, const char *name, uint64_t shape[2])
 {
-    struct model_tensor tensor;
-    if (!model_tensor_find(config, name, &tensor))
-        g_error("%s is not a tensor of the model", name);
+    const struct model_tensor tensor = tensor_named(config, name);
     shape[0] = tensor.shape[0];
     shape[1] = tensor.shape[1];
     return tensor.rank;
@@ -162,9 +168,7 @@ static struct pieces pieces_of_expert(const struct model_config *config,
 static struct pieces pieces_of(const struct model_config *config, const char *name)
 {
     const struct model_family *family = model_family_of(config);
-    struct model_tensor of;
-    if (!model_tensor_find(config, name, &of))
-        g_error("%s is not a tensor of the model", name);
+    const struct model_tensor of = tensor_named(config, name);
     if (of.expert != NO_INDEX)
         return pieces_of_expert(config, &of);
     struct pieces pieces = {.at[0] = {.elements = of.shape[0] * of.shape[1],
@@ -184,9 +188,8 @@ static struct pieces pieces_of(const struct model_config *config, const char *na
  * are one tensor: [experts, outputs, inputs]. */
 static struct pieces joined_pieces(const struct model_config *config, const char *name)
 {
-    struct model_tensor of;
+    const struct model_tensor of = tensor_named(config, name);
     struct pieces pieces = {.count = 1};
-    g_assert(model_tensor_find(config, name, &of));
     uint64_t elements = of.shape[0] * of.shape[1];
     if (of.expert == NO_INDEX) {
         pieces.at[0] = (struct weights_piece){.name = g_strdup(name),
