@@ -329,11 +329,10 @@ static bool read_state_block(struct plan_reader *reader, const json_t *value, st
                                  &plan->choices->state_block);
 }
 
-static bool complete_stage(struct plan *plan)
+static void complete_stage(struct plan *plan)
 {
     if (plan->choices && plan->ranks > 1 && !plan->choices->stage && !plan->choices->fast)
         plan->choices->stage = plan->layout->places[TRACE_GATHERED] ? 3 : 2;
-    return true;
 }
 
 /* A plan may lack choices. */
@@ -460,9 +459,11 @@ static bool read_plan(struct plan_reader *reader, const json_t *root, struct pla
         return refuse(reader, "pstar_plan", "missing: this file is not a plan");
     if (format != PLAN_FORMAT)
         return refuse(reader, "pstar_plan", "this program cannot read plans of this version");
-    return has_known_keys(reader, (json_t *)root) && read_head(reader, root, plan) &&
-           read_layout(reader, root, &plan->layout) && complete_stage(plan) &&
-           read_numbers(reader, root, "host_address", plan->layout->chunk_count,
+    if (!has_known_keys(reader, (json_t *)root) || !read_head(reader, root, plan) ||
+        !read_layout(reader, root, &plan->layout))
+        return false;
+    complete_stage(plan);
+    return read_numbers(reader, root, "host_address", plan->layout->chunk_count,
                         &plan->host_address) &&
            read_numbers(reader, root, "initial_address", plan->layout->chunk_count,
                         &plan->initial_address) &&

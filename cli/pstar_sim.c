@@ -455,8 +455,8 @@ static int run(void *data, const struct console *console, GError **error)
     struct sim_inputs in = {0};
     int status = STATUS_BAD_INPUT;
     if (!a->files)
-        return options_refuse(error, "a TRACE is needed");
-    if (read_inputs(a, console, &in, error))
+        options_refuse(error, "a TRACE is needed");
+    else if (read_inputs(a, console, &in, error))
         status = simulate(a, console, &in, error);
     inputs_clear(&in);
     return status;

@@ -217,10 +217,9 @@ static bool check_capacity(const struct run_plan *run, GError **error)
 }
 
 /* Places the buffers of the iteration, which stays as it is from here on. */
-static bool place(struct run_plan *run)
+static void place(struct run_plan *run)
 {
     run->places = non_model_place(run->iteration->trace);
-    return true;
 }
 
 /* ---- the snapshot's memory ---- */
@@ -396,8 +395,11 @@ static bool prepare_file(struct run_plan *run, const struct run_options *options
 {
     uint64_t arena;
     bool ok = read_plans(run, options, error) && describe(run, options, error) &&
-              measure_device(run, options, error) && find_arena(run, options, &arena, error) &&
-              place(run) && check_file(run, options, arena, error);
+              measure_device(run, options, error) && find_arena(run, options, &arena, error);
+    if (ok) {
+        place(run);
+        ok = check_file(run, options, arena, error);
+    }
     stage_plans_free(run->stage_plans, options->stages);
     run->stage_plans = NULL;
     return ok;
@@ -408,8 +410,9 @@ static bool prepare_policy(struct run_plan *run, const struct run_options *optio
 {
     uint64_t arena;
     if (!describe(run, options, error) || !measure_device(run, options, error) ||
-        !find_arena(run, options, &arena, error) || !place(run))
+        !find_arena(run, options, &arena, error))
         return false;
+    place(run);
     g_autoptr(GError) small = NULL;
     uint64_t host = options->host_budget, snapshot = snapshot_of(run, options);
     if (host != RUN_UNLIMITED && snapshot > 0 && snapshot < host)
