@@ -2,21 +2,16 @@
 
 #include "traces/shard.h"
 
-/* Operations an element, counted from the formulas. */
+/* More operations an element, counted from the formulas. */
 enum {
-    NORM_FORWARD = 7,    /* sum; subtract, square, sum; subtract, scale, scale and shift */
     NORM_BACKWARD = 12,  /* x^; dy w; two sums; their combination; sums for weight and bias */
     RMS_FORWARD = 4,     /* square, sum; scale twice */
     RMS_BACKWARD = 9,    /* x^; dy w; a sum; their combination; a sum for the weight */
-    ROTARY = 3,          /* two products and their sum */
     GATE_FORWARD = 5,    /* u x / (1 + exp(-x)) */
     GATE_BACKWARD = 11,  /* the logistic function, SiLU and its derivative, and two gradients */
     GELU_FORWARD = 9,    /* 0.5 x (1 + tanh(s (x + c x^3))) */
     GELU_BACKWARD = 16,  /* its derivative times the gradient */
-    EXACT_FORWARD = 5,   /* 0.5 x (1 + erf(c x)) */
     EXACT_BACKWARD = 11, /* its derivative times the gradient */
-    SOFTMAX = 5,         /* scale, maximum, subtract, exponential, sum */
-    CAP = 3,             /* divide, hyperbolic tangent, multiply; as many for its derivative */
     ROUTED_BACKWARD = 4, /* of a softmax: a product and a sum, a difference, a product */
     LOSS = 6,            /* softmax, normalised and scaled into the gradient */
     ADAMW = 17, /* moments 7, bias corrections 2, root, epsilon, division, decay, step, clip */
@@ -113,7 +108,8 @@ static uint64_t pairs(const struct iteration_builder *b, int32_t layer)
 static uint64_t attention(const struct iteration_builder *b, const struct model_operator *op,
                           uint64_t products, uint64_t caps)
 {
-    uint64_t heads = b->config->heads, each = SOFTMAX + (b->config->score_cap > 0 ? caps * CAP : 0);
+    uint64_t heads = b->config->heads,
+             each = COST_SOFTMAX + (b->config->score_cap > 0 ? caps * COST_CAP : 0);
     return pairs(b, op->layer) * (products * 2 * model_config_queries(b->config) + each * heads);
 }
 
@@ -121,7 +117,7 @@ static uint64_t attention(const struct iteration_builder *b, const struct model_
 static uint64_t rotary(const struct iteration_builder *b, int32_t layer)
 {
     uint64_t heads = b->config->heads + model_config_key_heads(b->config);
-    return ROTARY * b->rows * heads * model_config_turned(b->config, layer);
+    return COST_ROTARY * b->rows * heads * model_config_turned(b->config, layer);
 }
 
 /* Returns the elements of a tensor that the rank has in a list. */
@@ -158,7 +154,7 @@ static uint64_t reduction(const struct iteration_builder *b, const struct model_
  * and quotients, where these are to add up to 1, and sums of all rows for the loss. */
 static uint64_t route_forward(const struct iteration_builder *b, const struct model_operator *op)
 {
-    uint64_t s = b->config->experts_per_token, each = SOFTMAX + s + (op->in[1] != NO_INDEX);
+    uint64_t s = b->config->experts_per_token, each = COST_SOFTMAX + s + (op->in[1] != NO_INDEX);
     return linear_forward(b, op) +
            b->rows * (each * op->outputs + (b->config->shared_weight ? 2 * s : 0));
 }
@@ -187,20 +183,19 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
 {
     uint64_t n = b->rows, h = b->config->width, v = model_config_classes(b->config);
     uint64_t residual = op->dropout_site == NO_INDEX ? 1 : 2;
-    uint64_t cap = b->config->logit_cap > 0 ? CAP : 0;
+    uint64_t cap = b->config->logit_cap > 0 ? COST_CAP : 0;
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
     case MODEL_EMBED_BACKWARD:
         return n * h * (residual + b->config->scaled_embedding + (b->config->token_types > 0));
     case MODEL_NORM_FORWARD:
-        return norm(b, op, NORM_FORWARD, RMS_FORWARD) +
-               (op->in[1] == NO_INDEX ? 0 : n * op->inputs);
+        return norm(b, op, COST_NORM, RMS_FORWARD) + (op->in[1] == NO_INDEX ? 0 : n * op->inputs);
     case MODEL_NORM_BACKWARD:
         return norm(b, op, NORM_BACKWARD, RMS_BACKWARD);
     case MODEL_LINEAR_FORWARD:
         return linear_forward(b, op);
     case MODEL_GELU_FORWARD:
-        return linear_forward(b, op) + gelu(b, GELU_FORWARD, EXACT_FORWARD) * n * op->outputs;
+        return linear_forward(b, op) + gelu(b, GELU_FORWARD, COST_EXACT_GELU) * n * op->outputs;
     case MODEL_RESIDUAL_FORWARD:
         return linear_forward(b, op) + residual * n * op->outputs;
     case MODEL_LINEAR_BACKWARD:

@@ -5,6 +5,16 @@
 
 #include "models/iteration_builder.h"
 
+/* Operations an element, counted from the formulas. A model is recognised by them, too
+ * (models/recognise.c). */
+enum operator_cost {
+    COST_NORM = 7,       /* sum; subtract, square, sum; subtract, scale, scale and shift */
+    COST_ROTARY = 3,     /* two products and their sum */
+    COST_EXACT_GELU = 5, /* 0.5 x (1 + erf(c x)) */
+    COST_SOFTMAX = 5,    /* scale, maximum, subtract, exponential, sum */
+    COST_CAP = 3         /* divide, hyperbolic tangent, multiply; as many for its derivative */
+};
+
 /* Returns the floating-point operations. Causal attention counts only the pairs at or below the
  * diagonal, T * (T + 1) / 2 a sequence and head; attention that is bidirectional or unfused counts
  * all T * T. */

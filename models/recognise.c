@@ -2,6 +2,7 @@
 #include "models/derive.h"
 #include "models/expert_rows.h"
 #include "models/family.h"
+#include "models/operator_cost.h"
 #include "traces/choices.h"
 
 #include <string.h>
@@ -52,14 +53,9 @@ struct guess {
     enum model_branches branches;
 };
 
-/* Attention counts 4 operations a pair and column of queries, and 5 a pair and head; rotary
- * positions 3 a row and column of queries and keys that turns (operator_cost.c). */
-enum { A_COLUMN = 4, A_HEAD = 5, A_TURN = 3, A_CAP = 3 };
-
-enum { A_NORM = 7 };
-
-/* An exact GELU counts 5 operations an element, with a bias. */
-enum { A_EXACT = 5, A_BIAS = 1 };
+/* What operator_cost.c counts beside enum operator_cost: operations of attention a pair and column
+ * of queries, of a bias an element, and of the sum behind the experts an element. */
+enum { A_COLUMN = 4, A_BIAS = 1, A_SUM = 2 };
 
 static const struct trace_operator *attention_of(const struct trace *trace,
                                                  const struct model_family *family, uint32_t layer)
@@ -83,7 +79,7 @@ static uint32_t count_heads(const struct trace *trace, const struct guess *guess
     uint64_t pairs = all_pairs(trace, guess);
     if (!attend || !pairs || attend->flops / pairs <= A_COLUMN * width)
         return 0;
-    uint64_t heads = (attend->flops / pairs - A_COLUMN * width) / A_HEAD;
+    uint64_t heads = (attend->flops / pairs - A_COLUMN * width) / COST_SOFTMAX;
     return heads && heads <= width && width % heads == 0 ? (uint32_t)heads : 0;
 }
 
@@ -108,9 +104,9 @@ static bool find_window(const struct trace *trace, const struct guess *guess,
 {
     const struct trace_operator *attend = attention_of(trace, guess->family, layer);
     uint64_t queries = model_config_queries(config), heads = config->heads + config->key_heads;
-    uint64_t turned = A_TURN * heads * model_config_turned(config, (int32_t)layer) * trace->batch *
-                      trace->sequence;
-    uint64_t head = A_HEAD + (guess->caps_scores ? A_CAP : 0);
+    uint64_t turned = COST_ROTARY * heads * model_config_turned(config, (int32_t)layer) *
+                      trace->batch * trace->sequence;
+    uint64_t head = COST_SOFTMAX + (guess->caps_scores ? COST_CAP : 0);
     uint64_t pair = A_COLUMN * queries + head * config->heads;
     uint64_t pairs = all_pairs(trace, guess);
     *window = 0;
@@ -127,7 +123,7 @@ static void find_unturned(const struct trace *trace, const struct guess *guess,
                           struct model_config *config)
 {
     uint64_t pair = A_COLUMN * (uint64_t)model_config_queries(config) +
-                    (uint64_t)A_HEAD * config->heads;
+                    (uint64_t)COST_SOFTMAX * config->heads;
     for (uint32_t layer = 0; guess->family->unturned_layers && layer < config->layers; layer++) {
         const struct trace_operator *attend = attention_of(trace, guess->family, layer);
         if (attend && attend->flops == pair * all_pairs(trace, guess)) {
@@ -212,9 +208,6 @@ static bool are_balanced(const struct model_config *config, uint64_t n, const ui
     return same;
 }
 
-/* Operations of the router and of the sums behind the experts, an element (operator_cost.c). */
-enum { A_CHOICE = 5, A_QUOTIENT = 2, A_SUM = 2 };
-
 /* Loads are the rows, of which each expert has its own part of what it had. */
 static void find_experts(const struct trace *trace, struct model_config *config)
 {
@@ -231,7 +224,7 @@ static void find_experts(const struct trace *trace, struct model_config *config)
     uint64_t each = sums->flops / (A_SUM * n * width);
     config->experts_per_token = (uint32_t)MIN(each, config->experts);
     config->balance = operator_of(trace, "forward balance loss") ? 0.001 : 0;
-    uint64_t choice = 2 * width + A_CHOICE + each + (config->balance > 0);
+    uint64_t choice = 2 * width + COST_SOFTMAX + each + (config->balance > 0);
     config->shared_weight = route->flops > n * config->experts * choice;
     uint64_t used = 0;
     config->expert_loads = rows_of_experts(trace, config, &used);
@@ -248,7 +241,7 @@ static enum model_activation find_activation(const struct trace *trace,
     const struct model_family *family = config->family;
     uint64_t rows = trace->batch * trace->sequence;
     uint64_t adapter = config->lora_rank > 0; /* is added to each output */
-    uint64_t each = 2 * (uint64_t)config->width + A_BIAS + A_EXACT + adapter;
+    uint64_t each = 2 * (uint64_t)config->width + A_BIAS + COST_EXACT_GELU + adapter;
     if (config->gated)
         return family->parts.activation;
     g_autofree char *name = g_strdup_printf("forward %s.0.%s", family->layers,
@@ -277,7 +270,7 @@ static bool drops_embeddings(const struct trace *trace, const struct model_confi
     const char *norm = config->embedding_norm ? config->family->first_norm : NULL;
     g_autofree char *name = g_strconcat("forward ", norm ? norm : "embeddings", NULL);
     const struct trace_operator *embed = operator_of(trace, name);
-    uint64_t without = norm ? A_NORM : config->scaled_embedding ? 2 : 1;
+    uint64_t without = norm ? COST_NORM : config->scaled_embedding ? 2 : 1;
     return embed &&
            embed->flops > without * trace->batch * trace->sequence * (uint64_t)config->width;
 }
