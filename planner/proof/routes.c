@@ -195,6 +195,7 @@ enum route_event_kind {
     KINDS,
     LAST = 16 /* flag: nothing in the chunk is alive afterwards */
 };
+G_STATIC_ASSERT((int)KINDS <= (int)LAST); /* kinds do not reach the flag */
 
 #define NONE       STATES
 #define IMPOSSIBLE ((scaled_ns)1 << 120)
