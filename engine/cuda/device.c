@@ -50,6 +50,9 @@ struct kernel_key {
     uint32_t turned, window; /* of the layer's heads */
 };
 
+/* Kinds of kernels that belong to no operator. */
+enum { CLIPS = MODEL_KINDS, GATHERS };
+
 struct host_work {
     struct mover_after after; /* on streams */
     struct operation operation;
@@ -434,7 +437,7 @@ static mover_ticket cuda_gather(struct device *device, const struct device_gathe
 {
     struct cuda_device *cuda = cuda_of(device);
     g_autofree struct shard_whole *wholes = g_new(struct shard_whole, gather->count);
-    before_loading(cuda, (struct kernel_key){.kind = MODEL_KINDS + 1}); /* no operator */
+    before_loading(cuda, (struct kernel_key){.kind = GATHERS});
     cuda_streams_begin(cuda->streams, MOVER_NETWORK, after);
     for (uint32_t i = 0; i < gather->count; i++) {
         const struct device_shard *shard = &gather->shards[i];
@@ -450,7 +453,7 @@ static mover_ticket cuda_clip_gradient(struct device *device, const double *squa
                                        double clip, double *scale, const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
-    before_loading(cuda, (struct kernel_key){.kind = MODEL_KINDS}); /* no operator */
+    before_loading(cuda, (struct kernel_key){.kind = CLIPS});
     flush(cuda);
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_operators_clip(cuda->compute, squares, count, clip, scale));
