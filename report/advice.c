@@ -389,9 +389,10 @@ static void add_freed(struct contents *contents, const struct room *room, bool p
         contents, 0, "non-model",
         g_strdup_printf("%s that backward frees stay unused during the update", freed),
         g_strdup_printf(
-            "Before the update up to %s are in use%s, during it up to %s. Optimizer states need no "
-            "copy in the update if they arrive during backward, or stay on the device.",
-            before, " by activations and workspaces", update),
+            "Before the update up to %s are in use by activations and workspaces, during it up to "
+            "%s. Optimizer states need no copy in the update if they arrive during backward, or "
+            "stay on the device.",
+            before, update),
         trace ? g_strdup_printf("pstar-sim %s %s --policy opt --strategy "
                                 "interleave,twinflow,gemini-static",
                                 trace, machine)
