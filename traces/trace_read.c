@@ -261,7 +261,7 @@ static bool load_operator(struct loader *loader, sqlite3_stmt *row)
             return false;
         op.layer = (int32_t)layer;
     }
-    op.name = g_strdup(text(loader, row, 1));
+    op.name = g_strdup(called);
     g_array_append_val(loader->rows, op);
     return true;
 }
