@@ -10,39 +10,40 @@
 #define HEADROOM       1.25 /* above the budget, for the names of phases and the peak */
 #define BUDGET_SHOWN   2.5  /* a budget above this multiple of the peak would flatten the picture */
 
-/* The lists of the stack, from the bottom up. */
-struct device_parts {
+/* The lists of chunks that are drawn on each other, from the bottom up. Something else lies on top.
+ */
+struct stack {
     unsigned count;
     enum trace_list lists[TRACE_ACCESS_LISTS];
 };
 
-static struct device_parts device_parts_of(const struct plan *plan)
-{
-    struct device_parts device_parts = {0};
-    for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
-        if (plan->layout->places[list])
-            device_parts.lists[device_parts.count++] = (enum trace_list)list;
-    return device_parts;
-}
-
-static void append_device_row(GString *data, const struct device_parts *device_parts, double time,
-                              const struct memory_moment *moment)
+/* Appends a line of data: the bytes of each list, and what lies on top. */
+static void append_row(GString *data, const struct stack *stack, double time,
+                       const uint64_t list_bytes[TRACE_ACCESS_LISTS], uint64_t top)
 {
     axis_append(data, time);
-    for (unsigned p = 0; p < device_parts->count; p++)
-        g_string_append_printf(data, " %" G_GUINT64_FORMAT,
-                               moment->list_bytes[device_parts->lists[p]]);
-    g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", moment->non_model_bytes);
+    for (unsigned p = 0; p < stack->count; p++)
+        g_string_append_printf(data, " %" G_GUINT64_FORMAT, list_bytes[stack->lists[p]]);
+    g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", top);
+}
+
+static struct stack device_stack_of(const struct plan *plan)
+{
+    struct stack stack = {0};
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
+        if (plan->layout->places[list])
+            stack.lists[stack.count++] = (enum trace_list)list;
+    return stack;
 }
 
 /* Neighbouring moments that are narrower than a column become one: the moment with the most bytes.
  */
-static void append_device_data(GString *data, const struct device_parts *device_parts,
+static void append_device_data(GString *data, const struct stack *stack,
                                const struct memory *memory)
 {
     g_string_append(data, "# time");
-    for (unsigned p = 0; p < device_parts->count; p++)
-        g_string_append_printf(data, " %s", trace_list_name(device_parts->lists[p]));
+    for (unsigned p = 0; p < stack->count; p++)
+        g_string_append_printf(data, " %s", trace_list_name(stack->lists[p]));
     g_string_append(
         data,
         " non_model; bytes, of the largest moment where several share a column of the picture\n");
@@ -56,8 +57,8 @@ static void append_device_data(GString *data, const struct device_parts *device_
             if (memory_total(moment) > memory_total(fullest))
                 fullest = moment;
         }
-        append_device_row(data, device_parts, start, fullest);
-        append_device_row(data, device_parts, end, fullest);
+        append_row(data, stack, start, fullest->list_bytes, fullest->non_model_bytes);
+        append_row(data, stack, end, fullest->list_bytes, fullest->non_model_bytes);
     }
 }
 
@@ -81,26 +82,25 @@ static void append_peak(GString *drawing, const struct trace *trace, const struc
         phone_label, wide_label, left ? "left" : "right");
 }
 
-static void append_device_stack(GString *drawing, const struct device_parts *device_parts,
-                                bool budget)
+static void append_device_stack(GString *drawing, const struct stack *stack, bool budget)
 {
     /* From the top down: each area covers the lower part of the one before. */
     g_string_append_printf(drawing,
                            "    plot data using ($1/second):((sum [i=2:%u] column(i))/byte) "
                            "with filledcurves y1=0 lc rgb '" PALETTE_NON_MODEL "' fs solid "
                            "noborder title 'non-model data'",
-                           device_parts->count + 2);
-    for (unsigned p = device_parts->count; p-- > 0;)
+                           stack->count + 2);
+    for (unsigned p = stack->count; p-- > 0;)
         g_string_append_printf(drawing,
                                ", \\\n        data using ($1/second):((sum [i=2:%u] column(i))"
                                "/byte) with filledcurves y1=0 lc rgb '%s' fs solid noborder "
                                "title '%s'",
-                               p + 2, palette_list(device_parts->lists[p]),
-                               trace_list_name(device_parts->lists[p]));
+                               p + 2, palette_list(stack->lists[p]),
+                               trace_list_name(stack->lists[p]));
     g_string_append_printf(drawing,
                            ", \\\n        data using ($1/second):((sum [i=2:%u] column(i))/byte) "
                            "with lines lc rgb ink lw 1.2 title 'all chunks'",
-                           device_parts->count + 1);
+                           stack->count + 1);
     if (budget)
         g_string_append(drawing, ", \\\n        budget/byte with lines lc rgb ink lw 2 dt (8,5) "
                                  "title 'budget'");
@@ -122,17 +122,17 @@ static void name_areas(struct areas *areas, unsigned count, const enum trace_lis
 static void append_device_text(GString *text, const struct input_plan *input,
                                const struct memory *memory, bool budget_shown)
 {
-    const struct device_parts parts = device_parts_of(input->plan);
+    const struct stack stack = device_stack_of(input->plan);
     const struct memory_moment *peak = &memory->moments[memory->peak];
     double budget = (double)input->plan->device_budget, greatest = (double)memory_total(peak);
-    struct areas *areas = areas_new(parts.count + 1, memory_duration(memory),
+    struct areas *areas = areas_new(stack.count + 1, memory_duration(memory),
                                     1.1 * (budget_shown ? fmax(greatest, budget) : greatest));
     g_autofree char *size = size_format(memory_total(peak));
     g_autofree char *mark = g_strdup_printf("peak %s: %s", size,
                                             input->trace->trace->operators[memory->peak].name);
-    name_areas(areas, parts.count, parts.lists);
-    areas->names[parts.count] = "non-model data";
-    areas->glyphs[parts.count] = GLYPH_NON_MODEL;
+    name_areas(areas, stack.count, stack.lists);
+    areas->names[stack.count] = "non-model data";
+    areas->glyphs[stack.count] = GLYPH_NON_MODEL;
     areas->line = budget_shown ? budget : -1;
     areas->line_name = "budget";
     areas->mark = mark;
@@ -140,9 +140,9 @@ static void append_device_text(GString *text, const struct input_plan *input,
     for (uint32_t m = 0; m < memory->moment_count; m++) {
         const struct memory_moment *moment = &memory->moments[m];
         double edges[AREAS_MOST] = {0}, sum = 0;
-        for (unsigned p = 0; p < parts.count; p++)
-            edges[p] = sum += (double)moment->list_bytes[parts.lists[p]];
-        edges[parts.count] = (double)memory_total(moment);
+        for (unsigned p = 0; p < stack.count; p++)
+            edges[p] = sum += (double)moment->list_bytes[stack.lists[p]];
+        edges[stack.count] = (double)memory_total(moment);
         areas_add(areas, moment->start, moment->end, edges);
     }
     g_autoptr(GArray) phases = memory_phases(memory);
@@ -227,16 +227,16 @@ struct plot *plot_memory(const struct input_plan *plan, const struct memory *mem
                                  g_strdup("Device memory over one iteration"));
     plot->wide_height = 500;
     plot->phone_height = 400;
-    struct device_parts device_parts = device_parts_of(plan->plan);
+    struct stack stack = device_stack_of(plan->plan);
     uint64_t budget = plan->plan->device_budget;
     double peak = (double)memory_total(&memory->moments[memory->peak]);
     bool budget_shown = (double)budget <= BUDGET_SHOWN * peak;
-    append_device_data(plot->data, &device_parts, memory);
+    append_device_data(plot->data, &stack, memory);
     append_axes(plot, memory, budget, budget_shown);
     g_autoptr(GArray) phases = memory_phases(memory);
     phase_bands_append(plot->drawing, phases, memory_duration(memory));
     append_peak(plot->drawing, plan->trace->trace, memory);
-    append_device_stack(plot->drawing, &device_parts, budget_shown);
+    append_device_stack(plot->drawing, &stack, budget_shown);
     append_device_text(plot->text, plan, memory, budget_shown);
     describe_device(plot, plan, memory, budget_shown);
     return plot;
@@ -244,89 +244,74 @@ struct plot *plot_memory(const struct input_plan *plan, const struct memory *mem
 
 #define HOST_COLUMNS 400 /* more columns cannot be seen */
 
-/* The lists that have host slots. */
-struct host_parts {
-    unsigned count;
-    enum trace_list lists[TRACE_ACCESS_LISTS];
-};
-
-static struct host_parts host_parts_of(const struct plan *plan)
+/* Returns the lists that have host slots. */
+static struct stack host_stack_of(const struct plan *plan)
 {
-    struct host_parts host_parts = {0};
+    struct stack stack = {0};
     for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
         bool homed = false;
         for (uint32_t c = 0; c < plan->layout->chunk_count && !homed; c++)
             homed = plan->layout->chunks[c].list == list && plan->host_address[c] != NO_ADDRESS &&
                     !plan_in_nvme(plan, c);
         if (homed)
-            host_parts.lists[host_parts.count++] = (enum trace_list)list;
+            stack.lists[stack.count++] = (enum trace_list)list;
     }
-    return host_parts;
-}
-
-static void append_host_row(GString *data, const struct host_parts *host_parts, double time,
-                            const struct memory_moment *moment)
-{
-    axis_append(data, time);
-    for (unsigned p = 0; p < host_parts->count; p++)
-        g_string_append_printf(data, " %" G_GUINT64_FORMAT,
-                               moment->host_slot_bytes[host_parts->lists[p]]);
-    g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", moment->host_twice_bytes);
+    return stack;
 }
 
 /* Of neighbouring moments that are narrower than a column, the first is drawn. */
-static void append_host_data(GString *data, const struct host_parts *host_parts,
-                             const struct memory *memory)
+static void append_host_data(GString *data, const struct stack *stack, const struct memory *memory)
 {
     double width = memory_duration(memory) / HOST_COLUMNS;
     g_string_append(data, "# time; bytes of chunks that are only in host memory:");
-    for (unsigned p = 0; p < host_parts->count; p++)
-        g_string_append_printf(data, " %s", trace_list_name(host_parts->lists[p]));
+    for (unsigned p = 0; p < stack->count; p++)
+        g_string_append_printf(data, " %s", trace_list_name(stack->lists[p]));
     g_string_append(data, "; and of chunks that are also on the device\n");
     for (uint32_t first = 0, next; first < memory->moment_count; first = next) {
-        double start = memory->moments[first].start, end = memory->moments[first].end;
+        const struct memory_moment *moment = &memory->moments[first];
+        double start = moment->start, end = moment->end;
         for (next = first + 1; next < memory->moment_count && end - start < width; next++)
             end = memory->moments[next].end;
-        append_host_row(data, host_parts, start, &memory->moments[first]);
-        append_host_row(data, host_parts, end, &memory->moments[first]);
+        append_row(data, stack, start, moment->host_slot_bytes, moment->host_twice_bytes);
+        append_row(data, stack, end, moment->host_slot_bytes, moment->host_twice_bytes);
     }
 }
 
 /* From the top down: each area covers the lower part of the one before. */
-static void append_host_stack(GString *drawing, const struct host_parts *host_parts)
+static void append_host_stack(GString *drawing, const struct stack *stack)
 {
     g_string_append_printf(drawing,
                            "    plot data using ($1/second):((sum [i=2:%u] column(i))/byte) with "
                            "filledcurves y1=0 lc rgb '" PALETTE_TWICE
                            "' fs solid noborder title 'also on the device'",
-                           host_parts->count + 2);
-    for (unsigned p = host_parts->count; p-- > 0;)
+                           stack->count + 2);
+    for (unsigned p = stack->count; p-- > 0;)
         g_string_append_printf(drawing,
                                ", \\\n        data using ($1/second):((sum [i=2:%u] column(i))"
                                "/byte) with filledcurves y1=0 lc rgb '%s' fs solid noborder "
                                "title '%s'",
-                               p + 2, palette_list(host_parts->lists[p]),
-                               trace_list_name(host_parts->lists[p]));
+                               p + 2, palette_list(stack->lists[p]),
+                               trace_list_name(stack->lists[p]));
     g_string_append(drawing, ", \\\n        pool/byte with lines lc rgb ink lw 2 dt (8,5) title "
                              "'pinned pool'\n");
 }
 
-static void append_host_text(GString *text, const struct host_parts *parts,
-                             const struct memory *memory, const GArray *phases)
+static void append_host_text(GString *text, const struct stack *stack, const struct memory *memory,
+                             const GArray *phases)
 {
-    struct areas *areas = areas_new(parts->count + 1, memory_duration(memory),
+    struct areas *areas = areas_new(stack->count + 1, memory_duration(memory),
                                     1.1 * (double)memory->host_pool_bytes);
-    name_areas(areas, parts->count, parts->lists);
-    areas->names[parts->count] = "also on the device";
-    areas->glyphs[parts->count] = GLYPH_TWICE;
+    name_areas(areas, stack->count, stack->lists);
+    areas->names[stack->count] = "also on the device";
+    areas->glyphs[stack->count] = GLYPH_TWICE;
     areas->line = (double)memory->host_pool_bytes;
     areas->line_name = "pinned pool";
     for (uint32_t m = 0; m < memory->moment_count; m++) {
         const struct memory_moment *moment = &memory->moments[m];
         double edges[AREAS_MOST] = {0}, sum = 0;
-        for (unsigned p = 0; p < parts->count; p++)
-            edges[p] = sum += (double)moment->host_slot_bytes[parts->lists[p]];
-        edges[parts->count] = sum + (double)moment->host_twice_bytes;
+        for (unsigned p = 0; p < stack->count; p++)
+            edges[p] = sum += (double)moment->host_slot_bytes[stack->lists[p]];
+        edges[stack->count] = sum + (double)moment->host_twice_bytes;
         areas_add(areas, moment->start, moment->end, edges);
     }
     areas_append_text(text, areas, phases, memory->timed);
@@ -382,14 +367,14 @@ struct plot *plot_host(const struct input_plan *plan, const struct memory *memor
         return NULL;
     struct plot *plot = plot_new(plot_name("host", number),
                                  g_strdup("Host memory over one iteration"));
-    struct host_parts host_parts = host_parts_of(plan->plan);
+    struct stack stack = host_stack_of(plan->plan);
     double duration = memory_duration(memory);
     struct axis_unit byte = axis_bytes(1.2 * (double)memory->host_pool_bytes);
     struct axis_unit second = memory->timed ? axis_seconds(duration)
                                             : (struct axis_unit){"moments", 1};
     plot->wide_height = 420;
     plot->phone_height = 360;
-    append_host_data(plot->data, &host_parts, memory);
+    append_host_data(plot->data, &stack, memory);
     axis_append_variable(plot->setup, "byte", byte.size);
     axis_append_variable(plot->setup, "second", second.size);
     axis_append_variable(plot->setup, "pool", (double)memory->host_pool_bytes);
@@ -405,8 +390,8 @@ struct plot *plot_host(const struct input_plan *plan, const struct memory *memor
                            second.name);
     g_autoptr(GArray) phases = memory_phases(memory);
     phase_bands_append(plot->drawing, phases, duration);
-    append_host_stack(plot->drawing, &host_parts);
-    append_host_text(plot->text, &host_parts, memory, phases);
+    append_host_stack(plot->drawing, &stack);
+    append_host_text(plot->text, &stack, memory, phases);
     describe_host(plot, plan, memory);
     return plot;
 }
