@@ -100,14 +100,17 @@ bool request_explain(const struct plan_paths *paths, GError **error)
     return ok;
 }
 
-static void print_valid(const struct plan_paths *paths, const struct plan_figures *figures)
+static void print_valid(const struct plan_paths *paths, const struct trace *trace,
+                        const struct plan_figures *figures)
 {
-    g_autofree char *step = seconds_format(figures->iteration_seconds);
+    g_autofree char *seconds = seconds_format(figures->iteration_seconds);
     g_autofree char *stall = seconds_format(figures->stall_seconds);
-    text_print_line(stdout,
-                    "%s: valid, and moves the bytes that it predicts; a step takes %s s, %s s of "
-                    "it stalled",
-                    paths->plan, step, stall);
+    g_autofree char *step =
+        replay_is_timed(trace)
+            ? g_strdup_printf("a step takes %s s, %s s of it stalled", seconds, stall)
+            : g_strdup("how long a step takes is unknown, because the trace has no durations");
+    text_print_line(stdout, "%s: valid, and moves the bytes that it predicts; %s", paths->plan,
+                    step);
 }
 
 /* Without --platform, a link alone may replace that of the certificate. */
@@ -149,7 +152,7 @@ bool request_verify(const struct plan_paths *paths, GError **error)
               of_plan(paths, verify_plan(plan, trace, costs, &figures, error), error) &&
               (!plan->certificate || verify_certificate(plan, paths->plan, paths->trace, error));
     if (ok)
-        print_valid(paths, &figures);
+        print_valid(paths, trace, &figures);
     if (ok && plan->certificate)
         print_machine(paths, plan->certificate);
     if (ok && plan->certificate)

@@ -189,6 +189,24 @@ static void test_years(void)
     workshop_free(workshop);
 }
 
+/* Steps of less than a millisecond have as many digits as long ones, and unknown ones none. */
+static void test_verified(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTHESISE A100 " -o run.pstar");
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision fp32 -o bare.pstar");
+    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 60% -o plan.json");
+    workshop_must_run(workshop, "pstar-plan bare.pstar --device-memory 1GiB -o bare.json");
+    g_autofree char *known = workshop_must_print(workshop,
+                                                 "pstar-plan --verify plan.json run.pstar");
+    g_assert_true(g_regex_match_simple("a step takes 0\\.000[1-9]\\d{1,3} s, ", known, 0, 0));
+    g_autofree char *unknown = workshop_must_print(workshop,
+                                                   "pstar-plan --verify bare.json bare.pstar");
+    g_assert_nonnull(strstr(unknown, "how long a step takes is unknown"));
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -197,5 +215,6 @@ int main(int argc, char **argv)
     g_test_add_func("/operator-times/band", test_band);
     g_test_add_func("/operator-times/measured", test_measured);
     g_test_add_func("/operator-times/years", test_years);
+    g_test_add_func("/operator-times/verified", test_verified);
     return g_test_run();
 }
