@@ -1,7 +1,7 @@
 #include "planner/answers/front.h"
+#include "planner/answers/nvme_search.h"
 #include "planner/answers/nvme_ways.h"
 #include "planner/answers/requests.h"
-#include "planner/answers/tiers.h"
 #include "planner/search/variants.h"
 #include "sim/replay.h"
 #include "sim/stages.h"
@@ -221,15 +221,15 @@ static struct variants_result *search_tiers(const struct front_step *step,
                                             const struct trace *trace,
                                             const struct search_options *search, unsigned scope)
 {
-    struct tiered tiered = {0};
+    struct nvme_answer answer = {0};
     if (!step->nvme_bytes)
         return variants_search(trace, search, scope, NULL);
-    tiers_search(trace, search, scope, step->nvme_bytes, &tiered, NULL);
-    struct variants_result *best = tiered.alone, *other = tiered.result;
+    nvme_search_run(trace, search, scope, step->nvme_bytes, &answer, NULL);
+    struct variants_result *best = answer.alone, *other = answer.result;
     if (other &&
         (!best || objective_prefers(OBJECTIVE_TIME, other->best->plan, best->best->plan))) {
         other = best;
-        best = tiered.result;
+        best = answer.result;
     }
     variants_result_free(other);
     return best;

@@ -6,8 +6,8 @@
 #include "base/size.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/explain.h"
+#include "planner/answers/nvme_search.h"
 #include "planner/answers/recorded.h"
-#include "planner/answers/tiers.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
@@ -301,18 +301,18 @@ static void print_alone(const struct variants_result *alone)
     printf("the best plan without NVMe   %12s s\n", step);
 }
 
-static void print_tiered(const struct tiered *tiered, const struct variants_result *alone)
+static void print_with_nvme(const struct nvme_answer *answer, const struct variants_result *alone)
 {
-    const struct plan *plan = tiered->result->best->plan;
+    const struct plan *plan = answer->result->best->plan;
     g_autofree char *file = size_format(plan->nvme_bytes);
     g_autofree char *read = size_format(plan->predicted.nvme_read_bytes);
     g_autofree char *written = size_format(plan->predicted.nvme_write_bytes);
     g_autofree char *host = size_format(plan->host_pool_bytes);
     g_autofree char *device = size_format(plan->predicted.peak_device_bytes);
-    g_autofree char *more = size_format(tiered->ample.peak_host_bytes);
-    g_autofree char *step = seconds_format(step_of(tiered->result));
+    g_autofree char *more = size_format(answer->enough_host.peak_host_bytes);
+    g_autofree char *step = seconds_format(step_of(answer->result));
     g_autofree char *stall = seconds_format(plan->predicted.stall_seconds);
-    g_autofree char *ample = seconds_format(tiered->ample.iteration_seconds);
+    g_autofree char *ample = seconds_format(answer->enough_host.iteration_seconds);
     printf("in NVMe                      %12s   %s read and %s written a step\n", file, read,
            written);
     printf("device memory                %12s\nhost memory                  %12s\n", device, host);
@@ -323,7 +323,7 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
     else
         printf("the best plan without NVMe           none was found\n");
     printf("\n");
-    explain_proof(tiered->result->best, stdout);
+    explain_proof(answer->result->best, stdout);
 }
 
 static bool can_tier(const struct search_options *options, GError **error)
@@ -341,19 +341,19 @@ static bool can_tier(const struct search_options *options, GError **error)
 }
 
 /* Writes and prints the plan with NVMe, and frees the best one without, which may be NULL. */
-static bool finish_tiered(const struct plan_paths *paths, const struct trace *trace,
-                          const struct search_options *options, const struct tiered *tiered,
-                          struct variants_result *alone, GError **error)
+static bool finish_with_nvme(const struct plan_paths *paths, const struct trace *trace,
+                             const struct search_options *options, const struct nvme_answer *answer,
+                             struct variants_result *alone, GError **error)
 {
-    struct search_result *best = tiered->result->best;
+    struct search_result *best = answer->result->best;
     if (alone)
         best->layouts[0] = (struct search_baseline){
             .name = g_strdup("without NVMe"),
             .chunks = chunk_spread_of(alone->best->plan->layout, TRACE_PARAM),
             .figures = alone->best->plan->predicted};
-    bool ok = request_write(paths, trace, options, tiered->result, error);
+    bool ok = request_write(paths, trace, options, answer->result, error);
     if (ok)
-        print_tiered(tiered, alone);
+        print_with_nvme(answer, alone);
     if (ok && paths->top)
         explain_rivals(best, options->objective, paths->top, stdout);
     ok = ok && (!paths->json ||
@@ -368,14 +368,14 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
                            const struct search_options *options, unsigned scope, GError **error)
 {
     g_autoptr(GError) why = NULL;
-    struct tiered tiered = {0};
+    struct nvme_answer answer = {0};
     if (!can_tier(options, error))
         return false;
-    bool fits = tiers_search(trace, options, scope, paths->nvme_bytes, &tiered, &why), ok = true;
-    struct variants_result *alone = tiered.alone;
-    bool pays = fits && (!alone || step_of(tiered.result) < step_of(alone));
+    bool fits = nvme_search_run(trace, options, scope, paths->nvme_bytes, &answer, &why), ok = true;
+    struct variants_result *alone = answer.alone;
+    bool pays = fits && (!alone || step_of(answer.result) < step_of(alone));
     if (pays) {
-        ok = finish_tiered(paths, trace, options, &tiered, alone, error);
+        ok = finish_with_nvme(paths, trace, options, &answer, alone, error);
     } else if (alone) {
         g_autofree char *step = seconds_format(step_of(alone));
         printf("NVMe does not pay: the best plan without it takes %s s a step%s\n", step,
@@ -385,7 +385,7 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
         g_propagate_error(error, g_steal_pointer(&why));
         ok = false;
     }
-    variants_result_free(tiered.result);
+    variants_result_free(answer.result);
     return ok;
 }
 

@@ -1,4 +1,4 @@
-#include "planner/answers/tiers.h"
+#include "planner/answers/nvme_search.h"
 
 #include "models/derivation.h"
 #include "models/derive.h"
@@ -16,7 +16,7 @@ enum { HOST_BLOCKS = 32 };
 
 /* Searches with less and less room in NVMe, and the share of it to which the least room is known.
  */
-enum { SCARCE_ROUNDS = 4, LEAST_SHARE = 32 };
+enum { LESS_ROUNDS = 4, LEAST_SHARE = 32 };
 
 /* Sweeps of policies and strategies: with the choices as recorded, and with those of the best plan.
  */
@@ -24,27 +24,27 @@ enum { SWEEPS = 2 };
 
 /* The progress of several searches as that of one, which knows nothing of the others: each counts
  * as many candidates as the one that runs. */
-struct series {
+struct shared_progress {
     const struct search_options *options; /* of the person who waits */
     uint32_t parts, ended; /* searches and sweeps, at most, and those that are over */
     uint32_t done, total;  /* candidates of the one that runs */
 };
 
 /* What a search with NVMe is about. */
-struct tiers {
-    const struct trace *trace;      /* as recorded, or `cut` */
-    struct search_options *options; /* whose progress is the series', and whose layouts are the
-                                       trace's */
+struct nvme_search {
+    const struct trace *trace;      /* as recorded, or `small` */
+    struct search_options *options; /* tells `progress` how far it is; its layouts are of the trace
+                                     */
     const struct trace *recorded;
     const GPtrArray *layouts; /* of the recorded trace; may be NULL */
-    struct trace *cut;        /* with small state blocks; NULL: it is not searched */
-    GPtrArray *cut_layouts;
-    struct series *series;
+    struct trace *small;      /* with small state blocks; NULL: it is not searched */
+    GPtrArray *small_layouts;
+    struct shared_progress *progress;
     uint64_t nvme_bytes;
-    struct tiered *best;
+    struct nvme_answer *best;
     struct search_baseline *policy, *strategy; /* the fastest rows */
-    uint32_t scarce_rounds;                    /* that search_scarce has made */
-    double scarce_seconds;                     /* the step of which it made the last one */
+    uint32_t less_rounds;                      /* that search_with_less_nvme has made */
+    double less_seconds;                       /* the step of which it made the last one */
     gint64 end;                                /* of the time; microseconds, monotonic */
 };
 
@@ -55,45 +55,46 @@ static double step_of(const struct variants_result *result)
 
 /* ---- progress ---- */
 
-static bool tell(struct series *series)
+static bool tell(struct shared_progress *progress)
 {
-    const struct search_options *options = series->options;
-    uint32_t before = MIN(series->ended, series->parts - 1) * series->total;
-    return !options->progress || options->progress(options->progress_data, before + series->done,
-                                                   series->parts * series->total);
+    const struct search_options *options = progress->options;
+    uint32_t before = MIN(progress->ended, progress->parts - 1) * progress->total;
+    return !options->progress || options->progress(options->progress_data, before + progress->done,
+                                                   progress->parts * progress->total);
 }
 
 static bool note_progress(void *data, uint32_t done, uint32_t total)
 {
-    struct series *series = data;
-    series->done = done;
-    series->total = total;
-    return tell(series);
+    struct shared_progress *progress = data;
+    progress->done = done;
+    progress->total = total;
+    return tell(progress);
 }
 
-static void end_part(struct series *series)
+static void end_part(struct shared_progress *progress)
 {
-    series->ended++;
-    series->done = 0;
+    progress->ended++;
+    progress->done = 0;
 }
 
 /* At most so many parts are left. Those that were left out count as ended. */
-static void leave_parts(struct series *series, uint32_t left)
+static void leave_parts(struct shared_progress *progress, uint32_t left)
 {
-    series->ended = MAX(series->ended, series->parts - left);
+    progress->ended = MAX(progress->ended, progress->parts - left);
 }
 
 /* ---- homes ---- */
 
-static double best_seconds(const struct tiers *tiers)
+static double best_seconds(const struct nvme_search *nvme)
 {
-    return tiers->best->result ? step_of(tiers->best->result) : INFINITY;
+    return nvme->best->result ? step_of(nvme->best->result) : INFINITY;
 }
 
 /* Replaces the plan by the fastest with homes. Returns false if none fits. */
-static bool give_homes(const struct tiers *tiers, struct search_result *found, GError **error)
+static bool assign_homes(const struct nvme_search *nvme, struct search_result *found,
+                         GError **error)
 {
-    const struct nvme_ways_job job = {tiers->options, tiers->nvme_bytes, best_seconds(tiers)};
+    const struct nvme_ways_job job = {nvme->options, nvme->nvme_bytes, best_seconds(nvme)};
     struct plan *plan = nvme_ways_fastest(&job, found, error);
     if (!plan)
         return false;
@@ -135,14 +136,14 @@ static void slow_updates(struct slow_machine *slow, const struct platform *platf
 
 /* Returns a result with a plan, which it takes over and times for the machine as it is. Fails, and
  * frees the plan, if its trace cannot be derived. */
-static struct variants_result *result_of(const struct tiers *tiers, struct plan *plan,
+static struct variants_result *result_of(const struct nvme_search *nvme, struct plan *plan,
                                          GError **error)
 {
-    const struct platform *platform = tiers->options->platform;
+    const struct platform *platform = nvme->options->platform;
     struct variants_result *result = g_new0(struct variants_result, 1);
     struct search_result *best = result->best = g_new0(struct search_result, 1);
     best->plan = plan;
-    result->traced = derived_for_plan(plan, tiers->trace, platform, error);
+    result->traced = derived_for_plan(plan, nvme->trace, platform, error);
     best->trace = result->traced
                       ? model_place_chosen(result->traced, plan->choices, platform, error)
                       : NULL;
@@ -151,16 +152,16 @@ static struct variants_result *result_of(const struct tiers *tiers, struct plan 
         return NULL;
     }
     plan_set_digest(plan, best->trace);
-    nvme_ways_time(tiers->options->costs, plan, best->trace);
+    nvme_ways_time(nvme->options->costs, plan, best->trace);
     return result;
 }
 
 /* ---- searches ---- */
 
 /* Keeps what was found if it is the fastest so far, and otherwise frees it. */
-static void take(const struct tiers *tiers, struct variants_result *found)
+static void take(const struct nvme_search *nvme, struct variants_result *found)
 {
-    struct tiered *best = tiers->best;
+    struct nvme_answer *best = nvme->best;
     if (!best->result || step_of(found) < step_of(best->result)) {
         variants_result_free(best->result);
         best->result = found;
@@ -170,17 +171,18 @@ static void take(const struct tiers *tiers, struct variants_result *found)
 }
 
 /* Does so with homes in NVMe, unless the plan takes longer without than the best with them. */
-static void take_with_homes(const struct tiers *tiers, struct variants_result *found,
+static void take_with_homes(const struct nvme_search *nvme, struct variants_result *found,
                             GError **error)
 {
-    struct plan_figures *ample = &tiers->best->ample;
-    const struct variants_result *best = tiers->best->result;
+    struct plan_figures *enough_host = &nvme->best->enough_host;
+    const struct variants_result *best = nvme->best->result;
     const struct plan_figures figures = found->best->plan->predicted;
-    if (!ample->iteration_seconds || figures.iteration_seconds < ample->iteration_seconds)
-        *ample = figures;
+    if (!enough_host->iteration_seconds ||
+        figures.iteration_seconds < enough_host->iteration_seconds)
+        *enough_host = figures;
     if ((!best || figures.iteration_seconds < step_of(best)) &&
-        give_homes(tiers, found->best, error))
-        take(tiers, found);
+        assign_homes(nvme, found->best, error))
+        take(nvme, found);
     else
         variants_result_free(found);
 }
@@ -189,48 +191,49 @@ static void take_with_homes(const struct tiers *tiers, struct variants_result *f
  * search finds on its way counts. */
 static void consider(void *data, const struct plan *plan)
 {
-    const struct tiers *tiers = data;
-    struct variants_result *found = result_of(tiers, plan_copy(plan), NULL);
+    const struct nvme_search *nvme = data;
+    struct variants_result *found = result_of(nvme, plan_copy(plan), NULL);
     if (found)
-        take_with_homes(tiers, found, NULL);
+        take_with_homes(nvme, found, NULL);
 }
 
 /* Takes what a search has found in the end. What else it has found has no homes, and is left out.
  */
-static void take_end(const struct tiers *tiers, struct variants_result *searched, GError **error)
+static void take_found(const struct nvme_search *nvme, struct variants_result *searched,
+                       GError **error)
 {
-    struct variants_result *found = result_of(tiers, g_steal_pointer(&searched->best->plan), error);
+    struct variants_result *found = result_of(nvme, g_steal_pointer(&searched->best->plan), error);
     if (found) {
         found->best->layouts_tried = searched->best->layouts_tried;
         found->best->plans_tried = searched->best->plans_tried;
         found->best->stopped = searched->best->stopped;
-        take_with_homes(tiers, found, error);
+        take_with_homes(nvme, found, error);
     }
     variants_result_free(searched);
 }
 
 /* Once a person has stopped the search, or its time is over, it ends with the first plan that has
  * homes. */
-static bool may_go_on(const struct tiers *tiers)
+static bool may_go_on(const struct nvme_search *nvme)
 {
-    return !tiers->best->result || (g_get_monotonic_time() < tiers->end && tell(tiers->series));
+    return !nvme->best->result || (g_get_monotonic_time() < nvme->end && tell(nvme->progress));
 }
 
-static struct search_options options_with_nvme(struct tiers *tiers)
+static struct search_options options_with_nvme(struct nvme_search *nvme)
 {
-    struct search_options options = *tiers->options;
-    options.host_budget += MIN(tiers->nvme_bytes, UINT64_MAX - 1 - options.host_budget);
+    struct search_options options = *nvme->options;
+    options.host_budget += MIN(nvme->nvme_bytes, UINT64_MAX - 1 - options.host_budget);
     options.found = consider;
-    options.found_data = tiers;
+    options.found_data = nvme;
     return options;
 }
 
-static struct variants_result *search_variants(const struct tiers *tiers,
+static struct variants_result *search_variants(const struct nvme_search *nvme,
                                                const struct search_options *options, unsigned scope,
                                                GError **error)
 {
-    struct variants_result *found = variants_search(tiers->trace, options, scope, error);
-    end_part(tiers->series);
+    struct variants_result *found = variants_search(nvme->trace, options, scope, error);
+    end_part(nvme->progress);
     return found;
 }
 
@@ -241,15 +244,15 @@ static bool offloads(const struct variants_result *found)
 }
 
 /* Returns whether activations leave the device in the plan that the search has found in the end. */
-static bool search(struct tiers *tiers, unsigned scope, GError **error)
+static bool search(struct nvme_search *nvme, unsigned scope, GError **error)
 {
-    const struct search_options options = options_with_nvme(tiers);
-    struct variants_result *found = search_variants(tiers, &options, scope, error);
+    const struct search_options options = options_with_nvme(nvme);
+    struct variants_result *found = search_variants(nvme, &options, scope, error);
     bool leave = found && offloads(found);
     if (found) {
-        take_end(tiers, found, error);
+        take_found(nvme, found, error);
     } else {
-        least_explain(tiers->trace, &options, scope, error);
+        least_explain(nvme->trace, &options, scope, error);
         g_prefix_error(error, "with NVMe as if it were host memory: ");
     }
     return leave;
@@ -257,10 +260,10 @@ static bool search(struct tiers *tiers, unsigned scope, GError **error)
 
 /* Returns the trace with state blocks that are small beside the host; NULL if they cut nothing, if
  * those of the trace are as small, or if the trace cannot have them. */
-static struct trace *cut_small(const struct tiers *tiers)
+static struct trace *trace_of_small_blocks(const struct nvme_search *nvme)
 {
-    const struct trace *trace = tiers->trace;
-    uint64_t steps = tiers->options->host_budget / HOST_BLOCKS / MAX(state_bytes(trace), 1) /
+    const struct trace *trace = nvme->trace;
+    uint64_t steps = nvme->options->host_budget / HOST_BLOCKS / MAX(state_bytes(trace), 1) /
                      TRACE_BLOCK_STEP;
     uint64_t block = MAX(steps, 1) * TRACE_BLOCK_STEP;
     if (trace->state_block && trace->state_block <= block)
@@ -268,36 +271,36 @@ static struct trace *cut_small(const struct tiers *tiers)
     struct derivation *derivation = derivation_new(trace, NULL);
     struct run_choices *choices = run_choices_of(trace);
     choices->state_block = block;
-    struct trace *cut = derivation
-                            ? derivation_trace(derivation, choices, tiers->options->platform, NULL)
-                            : NULL;
+    struct trace *small = derivation
+                              ? derivation_trace(derivation, choices, nvme->options->platform, NULL)
+                              : NULL;
     run_choices_free(choices);
     derivation_free(derivation);
-    if (cut && !cut->state_block)
-        g_clear_pointer(&cut, trace_free);
-    return cut;
+    if (small && !small->state_block)
+        g_clear_pointer(&small, trace_free);
+    return small;
 }
 
 /* Searches as if the host had so many bytes more and no NVMe. */
-static void search_beside(struct tiers *tiers, unsigned scope, uint64_t more_bytes)
+static void search_with_host(struct nvme_search *nvme, unsigned scope, uint64_t more_bytes)
 {
-    struct search_options options = options_with_nvme(tiers);
-    options.host_budget = tiers->options->host_budget + more_bytes;
-    struct variants_result *found = search_variants(tiers, &options, scope, NULL);
+    struct search_options options = options_with_nvme(nvme);
+    options.host_budget = nvme->options->host_budget + more_bytes;
+    struct variants_result *found = search_variants(nvme, &options, scope, NULL);
     if (found)
-        take_end(tiers, found, NULL);
+        take_found(nvme, found, NULL);
 }
 
 /* Returns about how many bytes more than it has the host needs for a plan to fit without NVMe.
  * With `most` one fits. */
-static uint64_t least_more(const struct tiers *tiers, unsigned scope, uint64_t most)
+static uint64_t least_more(const struct nvme_search *nvme, unsigned scope, uint64_t most)
 {
-    struct search_options options = *tiers->options;
+    struct search_options options = *nvme->options;
     uint64_t low = 0, high = most;
     while (high - low > most / LEAST_SHARE) {
         uint64_t middle = low + (high - low) / 2;
-        options.host_budget = tiers->options->host_budget + middle;
-        if (least_fits(tiers->trace, &options, scope))
+        options.host_budget = nvme->options->host_budget + middle;
+        if (least_fits(nvme->trace, &options, scope))
             high = middle;
         else
             low = middle;
@@ -308,79 +311,80 @@ static uint64_t least_more(const struct tiers *tiers, unsigned scope, uint64_t m
 /* The less lies in NVMe, the less the disk has to move, and the longer the step takes beside it. So
  * searches with as much less room there as the disk makes the step longer, and again for each plan
  * that is faster than the one before. */
-static void search_scarce(struct tiers *tiers, unsigned scope)
+static void search_with_less_nvme(struct nvme_search *nvme, unsigned scope)
 {
-    const struct tiered *best = tiers->best;
+    const struct nvme_answer *best = nvme->best;
     while (best->result && best->result->best->plan->nvme_bytes &&
-           tiers->scarce_rounds < SCARCE_ROUNDS && step_of(best->result) != tiers->scarce_seconds &&
-           may_go_on(tiers)) {
+           nvme->less_rounds < LESS_ROUNDS && step_of(best->result) != nvme->less_seconds &&
+           may_go_on(nvme)) {
         /* What lies in NVMe and does not move there needs no room on the host. */
         const struct plan *plan = best->result->best->plan;
         uint64_t moved = MAX(plan->predicted.nvme_read_bytes, plan->predicted.nvme_write_bytes);
-        uint64_t least = least_more(tiers, scope, plan->nvme_bytes);
-        double share = best->ample.iteration_seconds / step_of(best->result);
-        tiers->scarce_seconds = step_of(best->result);
-        tiers->scarce_rounds++;
-        search_beside(tiers, scope,
-                      MAX(least, (uint64_t)(share * (double)MIN(moved, plan->nvme_bytes))));
+        uint64_t least = least_more(nvme, scope, plan->nvme_bytes);
+        double share = best->enough_host.iteration_seconds / step_of(best->result);
+        nvme->less_seconds = step_of(best->result);
+        nvme->less_rounds++;
+        search_with_host(nvme, scope,
+                         MAX(least, (uint64_t)(share * (double)MIN(moved, plan->nvme_bytes))));
     }
 }
 
-static void begin_cut(struct tiers *tiers, struct trace *cut)
+static void begin_small_blocks(struct nvme_search *nvme, struct trace *small)
 {
-    tiers->cut = cut;
-    tiers->cut_layouts = variants_layouts(tiers->options, tiers->recorded, cut);
-    tiers->trace = cut;
-    tiers->options->layouts = tiers->cut_layouts;
+    nvme->small = small;
+    nvme->small_layouts = variants_layouts(nvme->options, nvme->recorded, small);
+    nvme->trace = small;
+    nvme->options->layouts = nvme->small_layouts;
 }
 
-static void end_cut(struct tiers *tiers)
+static void end_small_blocks(struct nvme_search *nvme)
 {
-    tiers->trace = tiers->recorded;
-    tiers->options->layouts = tiers->layouts;
-    g_clear_pointer(&tiers->cut, trace_free);
-    g_clear_pointer(&tiers->cut_layouts, g_ptr_array_unref);
+    nvme->trace = nvme->recorded;
+    nvme->options->layouts = nvme->layouts;
+    g_clear_pointer(&nvme->small, trace_free);
+    g_clear_pointer(&nvme->small_layouts, g_ptr_array_unref);
 }
 
 /* A tensor that is not cut is in the host pool with all of its states at once, which takes the room
  * of what could run ahead. Searches with small blocks, and keeps them if that finds a better plan.
  * `leave`, of the search without them, is then of the one with them. */
-static void search_cut(struct tiers *tiers, unsigned scope, bool *leave)
+static void search_small_blocks(struct nvme_search *nvme, unsigned scope, bool *leave)
 {
-    uint32_t rounds = tiers->scarce_rounds;
-    double before = best_seconds(tiers), scarce_seconds = tiers->scarce_seconds;
-    struct trace *cut = scope & RUN_STATE_BLOCKS && may_go_on(tiers) ? cut_small(tiers) : NULL;
-    if (!cut)
+    uint32_t rounds = nvme->less_rounds;
+    double before = best_seconds(nvme), less_seconds = nvme->less_seconds;
+    struct trace *small = scope & RUN_STATE_BLOCKS && may_go_on(nvme) ? trace_of_small_blocks(nvme)
+                                                                      : NULL;
+    if (!small)
         return;
-    begin_cut(tiers, cut);
+    begin_small_blocks(nvme, small);
     scope &= ~(unsigned)RUN_STATE_BLOCKS;
-    bool cut_leave = search(tiers, scope, NULL);
-    search_scarce(tiers, scope);
-    if (best_seconds(tiers) < before) {
-        *leave = cut_leave;
+    bool small_leave = search(nvme, scope, NULL);
+    search_with_less_nvme(nvme, scope);
+    if (best_seconds(nvme) < before) {
+        *leave = small_leave;
         return;
     }
-    end_cut(tiers);
-    tiers->scarce_rounds = rounds;
-    tiers->scarce_seconds = scarce_seconds;
+    end_small_blocks(nvme);
+    nvme->less_rounds = rounds;
+    nvme->less_seconds = less_seconds;
 }
 
 /* What takes long on a machine whose link is as slow as its disk takes less on this one. Returns
  * whether activations leave the device in the plan that was found in the end. */
-static bool search_slowed(struct tiers *tiers, unsigned scope)
+static bool search_slowed(struct nvme_search *nvme, unsigned scope)
 {
-    struct search_options options = options_with_nvme(tiers);
+    struct search_options options = options_with_nvme(nvme);
     struct slow_machine slow = {costs_new(options.platform, options.costs->link, NULL), {0}};
     options.costs = slow.costs;
     costs_slow_to_nvme(slow.costs);
     if (options.platform) {
-        slow_updates(&slow, options.platform, slow.costs, tiers->trace);
+        slow_updates(&slow, options.platform, slow.costs, nvme->trace);
         options.platform = &slow.platform;
     }
-    struct variants_result *found = search_variants(tiers, &options, scope, NULL);
+    struct variants_result *found = search_variants(nvme, &options, scope, NULL);
     bool leave = found && offloads(found);
     if (found)
-        take_end(tiers, found, NULL);
+        take_found(nvme, found, NULL);
     g_free(slow.platform.host_update.points);
     costs_free(slow.costs);
     return leave;
@@ -428,7 +432,7 @@ static void note_row(struct search_baseline *baseline, const struct sweep_row *r
 }
 
 /* Takes the fastest row's plan if it is faster than the best. */
-static void take_row(const struct tiers *tiers, const struct trace *trace,
+static void take_row(const struct nvme_search *nvme, const struct trace *trace,
                      const struct sweep_options *options, const struct sweep *sweep)
 {
     const struct sweep_row *best = NULL;
@@ -436,23 +440,23 @@ static void take_row(const struct tiers *tiers, const struct trace *trace,
         const struct sweep_row *row = &sweep->rows[r];
         if (!row->fits)
             continue;
-        note_row(row->policy ? tiers->policy : tiers->strategy, row);
+        note_row(row->policy ? nvme->policy : nvme->strategy, row);
         if (!best || is_faster(row, &best->figures))
             best = row;
     }
-    const struct variants_result *found = tiers->best->result;
+    const struct variants_result *found = nvme->best->result;
     if (!best || (found && best->figures.iteration_seconds >= step_of(found)))
         return;
-    struct variants_result *result = result_of(tiers, sweep_plan(trace, options, best, NULL), NULL);
+    struct variants_result *result = result_of(nvme, sweep_plan(trace, options, best, NULL), NULL);
     if (result)
-        take(tiers, result);
+        take(nvme, result);
 }
 
 /* Sweeps as `pstar-sim --policy all --strategy all` does. */
-static void sweep_trace(const struct tiers *tiers, const struct trace *trace)
+static void sweep_trace(const struct nvme_search *nvme, const struct trace *trace)
 {
-    const struct search_options *o = tiers->options;
-    const struct nvme_budget nvme = nvme_ways_budget(o, tiers->nvme_bytes);
+    const struct search_options *o = nvme->options;
+    const struct nvme_budget budget = nvme_ways_budget(o, nvme->nvme_bytes);
     struct sweep_watch watch = {
         o, o->time_limit > 0 ? g_get_monotonic_time() + (gint64)(o->time_limit * 1e6) : G_MAXINT64};
     uint64_t device = o->device_budget + MIN(trace->library_bytes, UINT64_MAX - o->device_budget);
@@ -469,24 +473,24 @@ static void sweep_trace(const struct tiers *tiers, const struct trace *trace)
                                           .platform = o->platform,
                                           .unclipped = o->unclipped,
                                           .host_budget = o->host_budget,
-                                          .nvme = &nvme,
+                                          .nvme = &budget,
                                           .objective = OBJECTIVE_TIME,
                                           .costs = o->costs,
                                           .threads = o->threads,
                                           .progress = goes_on,
                                           .progress_data = &watch};
     struct sweep *sweep = sweep_run(trace, &options);
-    end_part(tiers->series);
-    take_row(tiers, trace, &options, sweep);
+    end_part(nvme->progress);
+    take_row(nvme, trace, &options, sweep);
     sweep_free(sweep);
 }
 
-static void sweep_baselines(const struct tiers *tiers)
+static void sweep_baselines(const struct nvme_search *nvme)
 {
-    sweep_trace(tiers, tiers->trace);
-    if (tiers->best->result) {
-        struct trace *best = trace_copy(tiers->best->result->best->trace);
-        sweep_trace(tiers, best);
+    sweep_trace(nvme, nvme->trace);
+    if (nvme->best->result) {
+        struct trace *best = trace_copy(nvme->best->result->best->trace);
+        sweep_trace(nvme, best);
         trace_free(best);
     }
 }
@@ -494,63 +498,64 @@ static void sweep_baselines(const struct tiers *tiers)
 /* Returns the most searches that there are. */
 static uint32_t count_searches(unsigned scope)
 {
-    return 1 + (scope & RUN_OFFLOAD ? 6 : 4) + (scope & RUN_STATE_BLOCKS ? 1 : 0) + SCARCE_ROUNDS;
+    return 1 + (scope & RUN_OFFLOAD ? 6 : 4) + (scope & RUN_STATE_BLOCKS ? 1 : 0) + LESS_ROUNDS;
 }
 
 /* Searches with NVMe in one way after the other. Where activations do not leave the device, a
  * search that forbids it would find the same again. */
-static void search_ways(struct tiers *tiers, unsigned scope, GError **error)
+static void search_ways(struct nvme_search *nvme, unsigned scope, GError **error)
 {
-    bool leave = search(tiers, scope, error);
-    search_cut(tiers, scope, &leave);
-    scope &= tiers->cut ? ~(unsigned)RUN_STATE_BLOCKS : ~0u;
+    bool leave = search(nvme, scope, error);
+    search_small_blocks(nvme, scope, &leave);
+    scope &= nvme->small ? ~(unsigned)RUN_STATE_BLOCKS : ~0u;
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
-    search_scarce(tiers, scope);
-    if (leave && without != scope && may_go_on(tiers))
-        search(tiers, without, NULL);
-    leave = may_go_on(tiers) && search_slowed(tiers, scope);
-    if (leave && without != scope && may_go_on(tiers))
-        search_slowed(tiers, without);
-    leave_parts(tiers->series, SCARCE_ROUNDS - tiers->scarce_rounds + SWEEPS);
-    search_scarce(tiers, scope);
-    end_cut(tiers);
-    leave_parts(tiers->series, SWEEPS);
-    if (may_go_on(tiers))
-        sweep_baselines(tiers);
+    search_with_less_nvme(nvme, scope);
+    if (leave && without != scope && may_go_on(nvme))
+        search(nvme, without, NULL);
+    leave = may_go_on(nvme) && search_slowed(nvme, scope);
+    if (leave && without != scope && may_go_on(nvme))
+        search_slowed(nvme, without);
+    leave_parts(nvme->progress, LESS_ROUNDS - nvme->less_rounds + SWEEPS);
+    search_with_less_nvme(nvme, scope);
+    end_small_blocks(nvme);
+    leave_parts(nvme->progress, SWEEPS);
+    if (may_go_on(nvme))
+        sweep_baselines(nvme);
 }
 
-bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
-                  uint64_t nvme_bytes, struct tiered *tiered, GError **error)
+bool nvme_search_run(const struct trace *trace, const struct search_options *options,
+                     unsigned scope, uint64_t nvme_bytes, struct nvme_answer *answer,
+                     GError **error)
 {
     uint32_t searches = count_searches(scope);
     struct search_baseline policy = {0}, strategy = {0};
-    struct series series = {.options = options, .parts = searches + SWEEPS, .total = 1};
+    struct shared_progress progress = {.options = options, .parts = searches + SWEEPS, .total = 1};
     struct search_options shared = *options;
     shared.time_limit /= searches;
     shared.progress = note_progress;
-    shared.progress_data = &series;
-    struct tiers tiers = {.trace = trace,
-                          .options = &shared,
-                          .recorded = trace,
-                          .layouts = options->layouts,
-                          .series = &series,
-                          .nvme_bytes = nvme_bytes,
-                          .best = tiered,
-                          .policy = &policy,
-                          .strategy = &strategy,
-                          .end = G_MAXINT64};
-    tiered->alone = search_variants(&tiers, &shared, scope, NULL);
+    shared.progress_data = &progress;
+    struct nvme_search nvme = {.trace = trace,
+                               .options = &shared,
+                               .recorded = trace,
+                               .layouts = options->layouts,
+                               .progress = &progress,
+                               .nvme_bytes = nvme_bytes,
+                               .best = answer,
+                               .policy = &policy,
+                               .strategy = &strategy,
+                               .end = G_MAXINT64};
+    answer->alone = search_variants(&nvme, &shared, scope, NULL);
     if (options->time_limit > 0)
-        tiers.end = g_get_monotonic_time() +
-                    (gint64)(options->time_limit / searches * (searches - 1) * 1e6);
-    search_ways(&tiers, scope, error);
-    if (!tiered->result) {
+        nvme.end = g_get_monotonic_time() +
+                   (gint64)(options->time_limit / searches * (searches - 1) * 1e6);
+    search_ways(&nvme, scope, error);
+    if (!answer->result) {
         g_free(policy.name);
         g_free(strategy.name);
         return false;
     }
-    tiered->result->best->policy = policy;
-    tiered->result->best->strategy = strategy;
+    answer->result->best->policy = policy;
+    answer->result->best->strategy = strategy;
     g_clear_error(error);
     return true;
 }

@@ -3,7 +3,7 @@
 #include "chunks/dry_run.h"
 #include "chunks/nvme_homes.h"
 #include "models/synth.h"
-#include "planner/answers/tiers.h"
+#include "planner/answers/nvme_search.h"
 #include "planner/answers/verify.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
@@ -135,10 +135,10 @@ static void check_plan(const struct fixture *f, const struct search_result *best
     g_assert_cmpuint(best->plan->host_pool_bytes, <=, f->options.host_budget);
 }
 
-static void tiered_clear(struct tiered *tiered)
+static void answer_clear(struct nvme_answer *answer)
 {
-    variants_result_free(tiered->alone);
-    variants_result_free(tiered->result);
+    variants_result_free(answer->alone);
+    variants_result_free(answer->result);
 }
 
 static void test_never_slower(void)
@@ -147,17 +147,17 @@ static void test_never_slower(void)
     int compared = 0, lives_in_nvme = 0;
     for (int i = 0; i < draws(FEW, MANY) || !compared || !lives_in_nvme; i++) {
         struct fixture f;
-        struct tiered tiered = {0};
+        struct nvme_answer answer = {0};
         set_up(&f, random);
         unsigned scope = i % 4 ? 0 : RUN_RECOMPUTE | RUN_OFFLOAD;
-        if (tiers_search(f.trace, &f.options, scope, f.nvme_bytes, &tiered, NULL)) {
-            const struct search_result *best = tiered.result->best;
+        if (nvme_search_run(f.trace, &f.options, scope, f.nvme_bytes, &answer, NULL)) {
+            const struct search_result *best = answer.result->best;
             check_plan(&f, best);
             g_assert_cmpfloat(f.progress, >, 0.5);
             compared += compare(&f, best->plan->predicted.iteration_seconds);
             lives_in_nvme += best->plan->nvme_bytes > 0;
         }
-        tiered_clear(&tiered);
+        answer_clear(&answer);
         tear_down(&f);
     }
     g_test_message("%d compared, %d plans use NVMe", compared, lives_in_nvme);
@@ -170,16 +170,16 @@ static void test_given_chunks(void)
     int planned = 0;
     for (int i = 0; i < draws(FEW, MANY) || !planned; i++) {
         struct fixture f;
-        struct tiered tiered = {0};
+        struct nvme_answer answer = {0};
         set_up(&f, random);
         g_autoptr(GPtrArray) layouts = layout_list_parse("16KiB", NULL, f.trace, NULL);
         f.options.layouts = layouts;
-        if (tiers_search(f.trace, &f.options, RUN_RECOMPUTE | RUN_STATE_BLOCKS, f.nvme_bytes,
-                         &tiered, NULL)) {
-            check_plan(&f, tiered.result->best);
-            planned += tiered.result->best->plan->choices->state_block > 0;
+        if (nvme_search_run(f.trace, &f.options, RUN_RECOMPUTE | RUN_STATE_BLOCKS, f.nvme_bytes,
+                            &answer, NULL)) {
+            check_plan(&f, answer.result->best);
+            planned += answer.result->best->plan->choices->state_block > 0;
         }
-        tiered_clear(&tiered);
+        answer_clear(&answer);
         tear_down(&f);
     }
 }
@@ -187,7 +187,7 @@ static void test_given_chunks(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/tiers/never-slower", test_never_slower);
-    g_test_add_func("/tiers/given-chunks", test_given_chunks);
+    g_test_add_func("/nvme-search/never-slower", test_never_slower);
+    g_test_add_func("/nvme-search/given-chunks", test_given_chunks);
     return g_test_run();
 }
