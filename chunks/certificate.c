@@ -29,6 +29,35 @@ const char *certificate_outcome_name(enum certificate_outcome outcome)
     return names[outcome];
 }
 
+struct certificate_price *certificate_room_prices(const uint64_t *price, uint32_t moment_count,
+                                                  uint32_t *count)
+{
+    g_autoptr(GArray) prices = g_array_new(FALSE, FALSE, sizeof(struct certificate_price));
+    for (uint32_t m = 0; m < moment_count; m++) {
+        const struct certificate_price item = {m, price[m]};
+        if (price[m])
+            g_array_append_val(prices, item);
+    }
+    gsize length;
+    struct certificate_price *found = g_array_steal(prices, &length);
+    *count = (uint32_t)length;
+    return found;
+}
+
+uint64_t *certificate_spread_prices(const struct certificate_price *prices, uint32_t count,
+                                    uint32_t moment_count)
+{
+    uint64_t *price = g_new0(uint64_t, moment_count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (prices[i].moment >= moment_count) {
+            g_free(price);
+            return NULL;
+        }
+        price[prices[i].moment] = prices[i].price;
+    }
+    return price;
+}
+
 void certificate_prices_clear(struct certificate_prices *prices)
 {
     g_free(prices->windows);

@@ -119,6 +119,15 @@ struct certificate_time {
  * `group_count`, no group twice on the way to a leaf. So they cover all sides of the groups. */
 bool certificate_covers_all(const struct certificate_time *time, uint32_t group_count);
 
+/* Returns the prices of `price` [moment_count] that are not 0, by moment, and sets *count. The
+ * caller frees them. */
+struct certificate_price *certificate_room_prices(const uint64_t *price, uint32_t moment_count,
+                                                  uint32_t *count);
+/* Returns these prices as [moment_count], which the caller frees; NULL if one names a moment that
+ * does not exist. */
+uint64_t *certificate_spread_prices(const struct certificate_price *prices, uint32_t count,
+                                    uint32_t moment_count);
+
 /* Frees the arrays. */
 void certificate_prices_clear(struct certificate_prices *prices);
 

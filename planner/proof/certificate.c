@@ -221,20 +221,6 @@ static uint64_t traffic_of(const struct plan *plan)
     return plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
 }
 
-static void set_prices(struct certificate_traffic *traffic, const uint64_t *price,
-                       uint32_t moment_count)
-{
-    g_autoptr(GArray) prices = g_array_new(FALSE, FALSE, sizeof(struct certificate_price));
-    for (uint32_t m = 0; m < moment_count; m++) {
-        const struct certificate_price item = {m, price[m]};
-        if (price[m])
-            g_array_append_val(prices, item);
-    }
-    gsize count;
-    traffic->prices = g_array_steal(prices, &count);
-    traffic->price_count = (uint32_t)count;
-}
-
 static void prove_traffic(const struct plan *plan, const struct trace *trace,
                           struct certificate_traffic *traffic)
 {
@@ -242,7 +228,7 @@ static void prove_traffic(const struct plan *plan, const struct trace *trace,
     g_autofree uint64_t *price = traffic_prices_find(reuses, &COPIES_COUNT_ALIKE);
     traffic->achieved = traffic_of(plan);
     traffic->bound = bound_traffic(reuses, price);
-    set_prices(traffic, price, reuses->moment_count);
+    traffic->prices = certificate_room_prices(price, reuses->moment_count, &traffic->price_count);
     reuses_free(reuses);
 }
 
@@ -343,25 +329,12 @@ static bool same(const char *what, uint64_t stated, uint64_t found, GError **err
     return false;
 }
 
-/* Returns the prices by moment, or NULL if one names a moment that does not exist. */
-static uint64_t *spread_prices(const struct certificate_traffic *traffic, uint32_t moment_count)
-{
-    uint64_t *price = g_new0(uint64_t, moment_count);
-    for (uint32_t i = 0; i < traffic->price_count; i++) {
-        if (traffic->prices[i].moment >= moment_count) {
-            g_free(price);
-            return NULL;
-        }
-        price[traffic->prices[i].moment] = traffic->prices[i].price;
-    }
-    return price;
-}
-
 static bool check_traffic(const struct plan *plan, const struct trace *trace, GError **error)
 {
     const struct certificate_traffic *traffic = &plan->certificate->traffic;
     struct reuses *reuses = bound_reuses(trace, plan);
-    g_autofree uint64_t *price = spread_prices(traffic, reuses->moment_count);
+    g_autofree uint64_t *price = certificate_spread_prices(traffic->prices, traffic->price_count,
+                                                           reuses->moment_count);
     uint64_t bound = price ? bound_traffic(reuses, price) : 0;
     reuses_free(reuses);
     if (!price) {

@@ -64,23 +64,6 @@ static struct copy_weights weights_of(const struct costs *costs, double share)
     return (struct copy_weights){(uint32_t)(read * scale), (uint32_t)(written * scale)};
 }
 
-static void keep_prices(struct certificate_nvme *found, const struct copy_weights *weights,
-                        const uint64_t *price, uint32_t moments)
-{
-    g_autoptr(GArray) prices = g_array_new(FALSE, FALSE, sizeof(struct certificate_price));
-    for (uint32_t m = 0; m < moments; m++) {
-        const struct certificate_price item = {m, price[m]};
-        if (price[m])
-            g_array_append_val(prices, item);
-    }
-    gsize count;
-    g_free(found->prices);
-    found->read_weight = weights->fetched;
-    found->write_weight = weights->written;
-    found->prices = g_array_steal(prices, &count);
-    found->price_count = (uint32_t)count;
-}
-
 /* Returns the bound with this share of reading, and keeps its prices if it is the largest. */
 static uint64_t try_share(const struct disk_job *job, double share, uint64_t *most_ns,
                           struct certificate_nvme *found)
@@ -90,7 +73,11 @@ static uint64_t try_share(const struct disk_job *job, double share, uint64_t *mo
     uint64_t ns = bound_of(job, &weights, price);
     if (ns > *most_ns) {
         *most_ns = ns;
-        keep_prices(found, &weights, price, job->reuses->moment_count);
+        g_free(found->prices);
+        found->read_weight = weights.fetched;
+        found->write_weight = weights.written;
+        found->prices = certificate_room_prices(price, job->reuses->moment_count,
+                                                &found->price_count);
     }
     return ns;
 }
@@ -149,16 +136,10 @@ const char *nvme_prices_recompute(const struct plan *plan, const struct trace *t
     struct reuses *reuses = nvme_reuses_new(plan, trace);
     const struct copy_weights weights = {stated->read_weight, stated->write_weight};
     const struct disk_job job = {reuses, costs};
-    g_autofree uint64_t *price = g_new0(uint64_t, reuses->moment_count);
-    const char *wrong = NULL;
-    for (uint32_t i = 0; i < stated->price_count && !wrong; i++) {
-        if (stated->prices[i].moment >= reuses->moment_count)
-            wrong = "a price of memory above NVMe names a moment that the run does not have";
-        else
-            price[stated->prices[i].moment] = stated->prices[i].price;
-    }
-    if (!wrong)
+    g_autofree uint64_t *price = certificate_spread_prices(stated->prices, stated->price_count,
+                                                           reuses->moment_count);
+    if (price)
         *bound = bound_of(&job, &weights, price);
     reuses_free(reuses);
-    return wrong;
+    return price ? NULL : "a price of memory above NVMe names a moment that the run does not have";
 }

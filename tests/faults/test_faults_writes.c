@@ -148,45 +148,54 @@ static void test_files(gconstpointer data)
     workshop_free(workshop);
 }
 
-/* A checkpoint is there, whole, or it is not. Only a failure of the last save fails the run. */
-static void test_checkpoint(void)
+/* Runs the command with a full disk at each write in turn, into a folder that is new each time, and
+ * lets `check` look at the file `name`. */
+static void fill_at_every_write(const char *command, const char *folder, const char *name,
+                                void (*check)(struct workshop *workshop, const char *path,
+                                              int status))
 {
-    static const char command[] = RUN "--save saved --save-every 1";
     struct workshop *workshop = set_up();
     int status = can_inject(workshop) ? FAILED : DONE;
     for (uint32_t nth = 1; status != DONE; nth = next_after(nth)) {
-        g_autofree char *state = workshop_path(workshop, "saved/trainer.json");
-        workshop_must_run(workshop, "rm -rf saved");
+        g_autofree char *file = g_strdup_printf("%s/%s", folder, name);
+        g_autofree char *path = workshop_path(workshop, file);
+        g_autofree char *remove = g_strdup_printf("rm -rf %s", folder);
+        workshop_must_run(workshop, remove);
         struct outcome outcome = run_full(workshop, command, nth);
         status = outcome.status;
         if (status != DONE)
             check_end(command, nth, &outcome);
-        if (g_file_test(state, G_FILE_TEST_EXISTS))
-            workshop_must_run(workshop, "pstar-run --resume saved --steps 4 --quiet");
+        check(workshop, path, status);
         outcome_clear(&outcome);
         g_assert_cmpuint(nth, <, MOST);
     }
     workshop_free(workshop);
 }
 
+static void check_resumes(struct workshop *workshop, const char *path, int status)
+{
+    (void)status;
+    if (g_file_test(path, G_FILE_TEST_EXISTS))
+        workshop_must_run(workshop, "pstar-run --resume saved --steps 4 --quiet");
+}
+
+/* A checkpoint is there, whole, or it is not. Only a failure of the last save fails the run. */
+static void test_checkpoint(void)
+{
+    fill_at_every_write(RUN "--save saved --save-every 1", "saved", "trainer.json", check_resumes);
+}
+
+static void check_is_there(struct workshop *workshop, const char *path, int status)
+{
+    (void)workshop;
+    g_assert_cmpint(g_file_test(path, G_FILE_TEST_EXISTS), ==, status == DONE);
+}
+
 /* A folder with a config and no weights would be read as a new model. */
 static void test_merge(void)
 {
-    static const char command[] = RUN "--train lora:2 --merge merged";
-    struct workshop *workshop = set_up();
-    int status = can_inject(workshop) ? FAILED : DONE;
-    for (uint32_t nth = 1; status != DONE; nth = next_after(nth)) {
-        g_autofree char *config = workshop_path(workshop, "merged/config.json");
-        workshop_must_run(workshop, "rm -rf merged");
-        struct outcome outcome = run_full(workshop, command, nth);
-        status = outcome.status;
-        if (status != DONE)
-            check_end(command, nth, &outcome);
-        g_assert_cmpint(g_file_test(config, G_FILE_TEST_EXISTS), ==, status == DONE);
-        outcome_clear(&outcome);
-        g_assert_cmpuint(nth, <, MOST);
-    }
-    workshop_free(workshop);
+    fill_at_every_write(RUN "--train lora:2 --merge merged", "merged", "config.json",
+                        check_is_there);
 }
 
 /* The report's page appears with all of its files, or it does not. */

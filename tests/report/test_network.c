@@ -188,6 +188,30 @@ static char *write_recording(const struct sample *sample, const char *name,
     return path;
 }
 
+/* A domain, the range of a step, and two ranges within it. */
+enum { STEP_EVENTS = 4 };
+
+/* Writes the recording of a step, whose operators take 1 ms, and frees the trace. */
+static char *write_step(const struct sample *sample, const char *name, struct trace *trace,
+                        struct record events[STEP_EVENTS], struct record_string *strings,
+                        uint32_t string_count)
+{
+    for (int i = 1; i < STEP_EVENTS; i++) {
+        events[i].type = RECORD_PUSH_POP;
+        events[i].domain = 1;
+        events[i].payload_type = RECORD_UINT64;
+    }
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = 1000000;
+    const struct records records = {.events = events,
+                                    .event_count = STEP_EVENTS,
+                                    .strings = strings,
+                                    .string_count = string_count};
+    char *path = write_recording(sample, name, trace, &records);
+    trace_free(trace);
+    return path;
+}
+
 /* Writes the recording of a step of one of two ranks that gathers 40 MB for so many ms. */
 static char *write_rank(const struct sample *sample, uint32_t rank, uint64_t gather_ms)
 {
@@ -195,7 +219,7 @@ static char *write_rank(const struct sample *sample, uint32_t rank, uint64_t gat
     struct trace *trace = sample_trace("");
     struct record_string strings[] = {
         {1, (char *)ANNOTATION_DOMAIN}, {2, (char *)"step"}, {3, (char *)ANNOTATION_GATHER}};
-    struct record events[4] = {
+    struct record events[STEP_EVENTS] = {
         {.type = RECORD_DOMAIN, .domain = 1, .text = 1, .start_ns = 1},
         {.category = ANNOTATION_ITERATION, .text = 2, .start_ns = ms, .end_ns = 41 * ms},
         {.category = ANNOTATION_EXCHANGE, .text = 3, .start_ns = 2 * ms},
@@ -203,21 +227,8 @@ static char *write_rank(const struct sample *sample, uint32_t rank, uint64_t gat
     trace->ranks = trace->micro_batches = 2;
     events[2].end_ns = (2 + gather_ms) * ms;
     events[2].payload = 40000000;
-    for (int i = 1; i < 4; i++) {
-        events[i].type = RECORD_PUSH_POP;
-        events[i].domain = 1;
-        events[i].payload_type = RECORD_UINT64;
-    }
-    for (uint32_t m = 0; m < trace->operator_count; m++)
-        trace->operators[m].duration_ns = ms;
-    const struct records records = {.events = events,
-                                    .event_count = G_N_ELEMENTS(events),
-                                    .strings = strings,
-                                    .string_count = G_N_ELEMENTS(strings)};
     g_autofree char *name = g_strdup_printf("rank%u.pstar", rank);
-    char *path = write_recording(sample, name, trace, &records);
-    trace_free(trace);
-    return path;
+    return write_step(sample, name, trace, events, strings, G_N_ELEMENTS(strings));
 }
 
 /* A step of 40 ms, in which the first operator computes for 10 ms and the second exchanges with
@@ -227,32 +238,22 @@ static char *write_waiting(const struct sample *sample, enum trace_collective co
     const uint64_t ms = 1000000;
     struct trace *trace = sample_trace("");
     struct record_string strings[] = {{1, (char *)ANNOTATION_DOMAIN}, {2, (char *)"step"}};
-    struct record events[4] = {
+    struct record events[STEP_EVENTS] = {
         {.type = RECORD_DOMAIN, .domain = 1, .text = 1, .start_ns = 1},
-        {.category = ANNOTATION_ITERATION, .start_ns = ms, .end_ns = 41 * ms},
-        {.category = ANNOTATION_OPERATOR, .start_ns = ms, .end_ns = 11 * ms},
-        {.category = ANNOTATION_OPERATOR, .start_ns = 12 * ms, .end_ns = 40 * ms, .payload = 1}};
-    for (int i = 1; i < 4; i++) {
-        events[i].type = RECORD_PUSH_POP;
-        events[i].domain = 1;
-        events[i].text = 2;
-        events[i].payload_type = RECORD_UINT64;
-    }
+        {.category = ANNOTATION_ITERATION, .text = 2, .start_ns = ms, .end_ns = 41 * ms},
+        {.category = ANNOTATION_OPERATOR, .text = 2, .start_ns = ms, .end_ns = 11 * ms},
+        {.category = ANNOTATION_OPERATOR,
+         .text = 2,
+         .start_ns = 12 * ms,
+         .end_ns = 40 * ms,
+         .payload = 1}};
     if (collective == TRACE_PASS)
         trace->stages = 2;
     else
         trace->ranks = trace->micro_batches = 2;
     trace->operators[1].place = TRACE_ON_DEVICE;
     trace->operators[1].exchange[collective] = (struct trace_exchange){1000, 1000};
-    for (uint32_t m = 0; m < trace->operator_count; m++)
-        trace->operators[m].duration_ns = ms;
-    const struct records records = {.events = events,
-                                    .event_count = G_N_ELEMENTS(events),
-                                    .strings = strings,
-                                    .string_count = G_N_ELEMENTS(strings)};
-    char *path = write_recording(sample, "waiting.pstar", trace, &records);
-    trace_free(trace);
-    return path;
+    return write_step(sample, "waiting.pstar", trace, events, strings, G_N_ELEMENTS(strings));
 }
 
 /* An operator that waits for other ranks, or for another stage, does not compute. */
