@@ -44,7 +44,8 @@ def here():
 
 def where(rows):
     """Returns a sentence of what here() noted in the rows."""
-    days, machines = ([*dict.fromkeys(row[key] for row in rows)] for key in ("day", "measured_on"))
+    days = sorted({row["day"] for row in rows})
+    machines = [*dict.fromkeys(row["measured_on"] for row in rows)]
     loads = [row["load"] for row in rows if row["load"] is not None]
     load = f", load averages {min(loads)} to {max(loads)}" if loads else ""
     return f"Measured on {days[0]}{f' to {days[-1]}' * (len(days) > 1)} ({'; '.join(machines)}{load}).\n"
