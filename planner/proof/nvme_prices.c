@@ -4,7 +4,6 @@
 #include "planner/proof/prices.h"
 
 #include <math.h>
-#include <string.h>
 
 /* How often the weights of reads and writes are changed. */
 enum { WEIGHINGS = 10 };

@@ -157,26 +157,21 @@ static void find_room(const struct tier *tier, const uint64_t *non_model)
     }
 }
 
-static struct reuses *reuses_begin(const struct layout *layout, uint32_t moments)
+/* What moves are copy bytes, and so is the room that a chunk takes at least. */
+static struct reuses *begin_reuses(const struct layout *layout, uint32_t moments)
 {
-    struct reuses *reuses = g_new0(struct reuses, 1);
-    uint32_t chunks = reuses->chunk_count = layout->chunk_count;
-    reuses->moment_count = moments;
-    reuses->first = g_new0(uint32_t, chunks + 1);
-    reuses->slot_bytes = g_new(uint64_t, chunks);
-    reuses->copy_bytes = g_new(uint64_t, chunks);
-    reuses->worth = g_new(uint64_t, chunks);
-    reuses->room = g_new(int64_t, moments);
-    for (chunk_id c = 0; c < chunks; c++)
-        reuses->slot_bytes[c] = reuses->copy_bytes[c] = reuses->worth[c] =
-            layout->chunks[c].copy_bytes;
+    struct reuses *reuses = reuses_begin(layout->chunk_count, moments);
+    for (chunk_id c = 0; c < layout->chunk_count; c++) {
+        uint64_t bytes = layout->chunks[c].copy_bytes;
+        reuses->slot_bytes[c] = reuses->copy_bytes[c] = reuses->worth[c] = bytes;
+    }
     return reuses;
 }
 
 static void fill(struct tier *tier, const uint64_t *non_model)
 {
     uint32_t chunks = tier->layout->chunk_count;
-    tier->reuses = reuses_begin(tier->layout, in_updates(tier) + 1);
+    tier->reuses = begin_reuses(tier->layout, in_updates(tier) + 1);
     tier->left_out = g_new0(uint8_t, chunks);
     tier->updates = g_new0(struct tier_updates, chunks);
     tier->open = g_new(uint32_t, chunks);

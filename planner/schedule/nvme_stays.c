@@ -56,15 +56,9 @@ static int64_t free_bytes(const struct pool *pool)
 static void pool_fill(struct pool *pool, bool wraps)
 {
     const struct nvme_stays_job *job = pool->job;
-    struct reuses *reuses = pool->reuses = g_new0(struct reuses, 1);
     const struct layout *layout = job->plan->layout;
-    uint32_t chunks = reuses->chunk_count = layout->chunk_count, uses = 0;
-    reuses->moment_count = nvme_items(job->plan);
-    reuses->first = g_new0(uint32_t, chunks + 1);
-    reuses->slot_bytes = g_new(uint64_t, chunks);
-    reuses->copy_bytes = g_new(uint64_t, chunks);
-    reuses->worth = g_new(uint64_t, chunks);
-    reuses->room = g_new(int64_t, reuses->moment_count);
+    uint32_t chunks = layout->chunk_count, uses = 0;
+    struct reuses *reuses = pool->reuses = reuses_begin(chunks, nvme_items(job->plan));
     for (chunk_id c = 0; c < chunks; c++)
         uses += nvme_uses_count(job->uses, c);
     reuses->items = g_new0(struct reuse, uses);

@@ -149,19 +149,25 @@ void reuses_find_writes(struct reuses *reuses)
         find_writes(reuses, c);
 }
 
+struct reuses *reuses_begin(uint32_t chunk_count, uint32_t moment_count)
+{
+    struct reuses *reuses = g_new0(struct reuses, 1);
+    reuses->moment_count = moment_count;
+    reuses->chunk_count = chunk_count;
+    reuses->first = g_new0(uint32_t, chunk_count + 1);
+    reuses->slot_bytes = g_new(uint64_t, chunk_count);
+    reuses->copy_bytes = g_new(uint64_t, chunk_count);
+    reuses->worth = g_new(uint64_t, chunk_count);
+    reuses->room = g_new(int64_t, moment_count);
+    return reuses;
+}
+
 struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
                           const struct accesses *accesses, const struct homes *homes,
                           const uint8_t *stays, uint64_t device_budget)
 {
-    struct reuses *reuses = g_new0(struct reuses, 1);
     uint32_t chunks = layout->chunk_count;
-    reuses->moment_count = accesses->moment_count;
-    reuses->chunk_count = chunks;
-    reuses->first = g_new0(uint32_t, chunks + 1);
-    reuses->slot_bytes = g_new(uint64_t, chunks);
-    reuses->copy_bytes = g_new(uint64_t, chunks);
-    reuses->worth = g_new(uint64_t, chunks);
-    reuses->room = g_new(int64_t, accesses->moment_count);
+    struct reuses *reuses = reuses_begin(chunks, accesses->moment_count);
     for (uint32_t c = 0; c < chunks; c++) {
         reuses->slot_bytes[c] = layout->chunks[c].slot_bytes;
         reuses->worth[c] = layout->chunks[c].copy_bytes;

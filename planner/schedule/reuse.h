@@ -57,6 +57,9 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
                           const uint8_t *stays, uint64_t device_budget);
 void reuses_free(struct reuses *reuses);
 
+/* Returns reuses without intervals, whose bytes and room the caller fills, and then `items`. */
+struct reuses *reuses_begin(uint32_t chunk_count, uint32_t moment_count);
+
 /* Finds the sources and sinks of the intervals from their flags, as reuses_new does. */
 void reuses_find_writes(struct reuses *reuses);
 

@@ -228,7 +228,7 @@ void search_try_sides(struct search *search)
     search_run(search, search_run_plans);
 }
 
-void search_change(struct search *search, GRand *random)
+void search_change(struct search *search)
 {
     uint32_t operators = search->job.trace->operator_count, idle = 0;
     const struct patience *patience = operators > THOROUGH_MOST ? &patience_long : &patience_short;
@@ -238,7 +238,7 @@ void search_change(struct search *search, GRand *random)
         if (!plan || !plan->choices || search_is_over(search))
             return;
         double before = objective_of_plan(search->options.objective, plan);
-        add_changes(search, random);
+        add_changes(search, search->random);
         search_run(search, search_run_plans);
         double now = objective_of_plan(search->options.objective, search->context.incumbent->plan);
         if (operators > VERY_LONG_ITERATION && now > before * (1 - LEAST_GAIN))

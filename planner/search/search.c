@@ -507,7 +507,7 @@ static void search_thoroughly(struct search *search)
     search_try_sides(search);
     for (uint32_t idle = 0; idle < IDLE_MOST && may_gain(search);) {
         double before = search->context.incumbent->plan->predicted.iteration_seconds;
-        search_change(search, search->random);
+        search_change(search);
         repeat_best(search);
         double now = search->context.incumbent->plan->predicted.iteration_seconds;
         idle = now < (1 - LEAST_GAIN) * before ? 0 : idle + 1;
@@ -531,7 +531,7 @@ static void search_deep(struct search *search)
         if (search->options.objective != OBJECTIVE_TRAFFIC)
             search_try_orders(search);
         try_cases(search);
-        search_change(search, search->random);
+        search_change(search);
     }
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);

@@ -255,7 +255,7 @@ void search_try_sides(struct search *search);
 
 /* Changes what the best trials decided, at random: sides of single groups, their layout, the order
  * of the host's updates, biases and slack. Goes on as long as that helps now and then. */
-void search_change(struct search *search, GRand *random);
+void search_change(struct search *search);
 
 /* Returns what the search has found so far, as search_plan does. */
 struct search_result *search_result_of(struct search *search, GError **error);
