@@ -199,15 +199,15 @@ static void test_nvme(void)
     workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 1200KiB,2MiB --host-memory "
                                 "1400KiB --nvme-memory 64MiB --platform " RTX
                                 " --policy opt,lru --strategy zero-infinity --json swept.json");
-    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 1200KiB --host-memory 1MiB "
+    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 1200KiB --host-memory 512KiB "
                                 "--nvme-memory 64MiB --platform " RTX
                                 " -o planned.json --timeline step-now.json");
     check_report(&runner, "run.pstar swept.json",
                  "--host-memory 1400KiB --nvme-memory 64MiB --platform " RTX);
-    check_report(&runner, "run.pstar planned.json", "--host-memory 1MiB --nvme-memory ");
+    check_report(&runner, "run.pstar planned.json", "--host-memory 512KiB --nvme-memory ");
     check_report(&runner, "run.pstar planned.json step-now.json " RTX,
-                 "--host-memory 1MiB --nvme-memory ");
-    check_report(&runner, "run.pstar step-now.json", "--host-memory 1MiB --nvme-memory ");
+                 "--host-memory 512KiB --nvme-memory ");
+    check_report(&runner, "run.pstar step-now.json", "--host-memory 512KiB --nvme-memory ");
     runner_clear(&runner);
 }
 
