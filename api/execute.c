@@ -6,6 +6,7 @@
 struct pstar_execution {
     const struct pstar_mover *mover;
     void *self;
+    struct plan plan; /* the caller's, but nothing is copied in parts */
     struct non_model *non_model;
     struct accesses *accesses;
     struct residency *residency;
@@ -115,7 +116,9 @@ struct pstar_execution *pstar_execution_new(const struct pstar_plan *plan,
     x->moment_count = trace->trace->operator_count;
     x->non_model = non_model_place(trace->trace);
     x->accesses = accesses_new(trace->trace, api_plan(plan)->layout, x->non_model->extent);
-    x->residency = residency_new(api_plan(plan), x->accesses, trace->trace, &execution_ops, x);
+    x->plan = *api_plan(plan);
+    x->plan.cut_from_bytes = 0;
+    x->residency = residency_new(&x->plan, x->accesses, trace->trace, &execution_ops, x);
     return x;
 }
 

@@ -368,6 +368,13 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
            read_update_after(reader, json_object_get(object, "update_after"), plan->choices);
 }
 
+/* Older plans, and those that cut nothing, do not say. */
+static bool read_cut(struct plan_reader *reader, const json_t *root, struct plan *plan)
+{
+    return !json_object_get(root, "cut_from_bytes") ||
+           read_member(reader, root, "cut_from_bytes", INT64_MAX, &plan->cut_from_bytes);
+}
+
 static bool read_head(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
     const json_t *made_for = json_object_get(root, "made_for");
@@ -389,6 +396,7 @@ static bool read_head(struct plan_reader *reader, const json_t *root, struct pla
                                "host_budget_bytes", &plan->host_budget) &&
            read_member(reader, root, "device_bytes", INT64_MAX, &plan->arena_bytes) &&
            read_member(reader, root, "host_bytes", INT64_MAX, &plan->host_pool_bytes) &&
+           read_cut(reader, root, plan) &&
            read_member(reader, root, "staging_address", INT64_MAX, &plan->staging_address);
 }
 
@@ -406,17 +414,29 @@ static bool read_certificate(struct plan_reader *reader, const json_t *root, str
 
 static bool has_known_keys(struct plan_reader *reader, json_t *root)
 {
-    static const char *const known[] = {"pstar_plan",      "made_for",
-                                        "choices",         "made_by",
-                                        "policy",          "look_ahead",
-                                        "layout",          "device_budget_bytes",
-                                        "device_bytes",    "host_bytes",
-                                        "staging_address", "host_budget_bytes",
-                                        "host_address",    "initial_address",
-                                        "moments",         "predicted",
-                                        "certificate",     "nvme_bytes",
-                                        "nvme_address",    "nvme_block_bytes",
-                                        "nvme_depth",      NULL};
+    static const char *const known[] = {"pstar_plan",
+                                        "made_for",
+                                        "choices",
+                                        "made_by",
+                                        "policy",
+                                        "look_ahead",
+                                        "layout",
+                                        "device_budget_bytes",
+                                        "device_bytes",
+                                        "host_bytes",
+                                        "staging_address",
+                                        "host_budget_bytes",
+                                        "host_address",
+                                        "initial_address",
+                                        "moments",
+                                        "predicted",
+                                        "certificate",
+                                        "nvme_bytes",
+                                        "nvme_address",
+                                        "nvme_block_bytes",
+                                        "nvme_depth",
+                                        "cut_from_bytes",
+                                        NULL};
     const char *key;
     json_t *value;
     json_object_foreach (root, key, value)
@@ -666,6 +686,8 @@ bool plan_write(const struct plan *plan, const char *path, GError **error)
         json_object_set_new(root, "nvme_block_bytes", number(plan->nvme_block_bytes));
         json_object_set_new(root, "nvme_depth", number(plan->nvme_depth));
     }
+    if (plan->cut_from_bytes)
+        json_object_set_new(root, "cut_from_bytes", number(plan->cut_from_bytes));
     if (plan->certificate)
         json_object_set_new(root, "certificate", certificate_to_json(plan->certificate));
     char *contents = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));

@@ -27,10 +27,12 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
                           const struct mover_after *after)
 {
     struct chunk_mover *mover = self;
-    usage_occupy(mover->usage, chunk->chunk, chunk->device_address, chunk->slot_bytes);
-    mover->figures->h2d_copies++;
-    return copy(mover, MOVER_H2D, chunk->device_address, chunk->host_address, chunk->copy_bytes,
-                after);
+    if (chunk->part == 0) {
+        usage_occupy(mover->usage, chunk->chunk, chunk->device_address, chunk->slot_bytes);
+        mover->figures->h2d_copies++;
+    }
+    return copy(mover, MOVER_H2D, chunk->device_address + chunk->offset,
+                chunk->host_address + chunk->offset, chunk->copy_bytes, after);
 }
 
 /* Copies this rank's shard from the host to its place in the whole tensor. Returns 0 if there is
@@ -94,9 +96,9 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
     struct chunk_mover *mover = self;
     if (leaves)
         leave(mover, chunk->chunk);
-    mover->figures->d2h_copies++;
-    return copy(mover, MOVER_D2H, chunk->device_address, chunk->host_address, chunk->copy_bytes,
-                after);
+    mover->figures->d2h_copies += chunk->part == 0;
+    return copy(mover, MOVER_D2H, chunk->device_address + chunk->offset,
+                chunk->host_address + chunk->offset, chunk->copy_bytes, after);
 }
 
 static mover_ticket transfer(struct chunk_mover *mover, enum mover_queue queue,

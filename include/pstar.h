@@ -428,8 +428,9 @@ struct pstar_copy {
     uint64_t slot_bytes;     /* what the chunk occupies on the device */
 };
 
-/* The caller's memories, copies and operators. No function may be NULL. Each returns at once with
- * the ticket of the work that it began in its queue; work that is done at once may return 0. */
+/* The caller's memories, copies and operators. Chunks are copied as a whole, also where a plan
+ * copies them in parts. No function may be NULL. Each returns at once with the ticket of the work
+ * that it began in its queue; work that is done at once may return 0. */
 struct pstar_mover {
     /* Copies from host to device: from now on the chunk occupies the device address. */
     pstar_ticket (*fetch)(void *self, const struct pstar_copy *copy,

@@ -1,5 +1,6 @@
 /* Names for the copies of a recording. The engine executes a plan literally, so a recording of its
  * run has the plan's copies in the plan's order. */
+#include "chunks/parts.h"
 #include "report/inputs.h"
 
 /* Longer sequences are not compared; comparing may take their square. */
@@ -20,29 +21,48 @@ static char *copy_name(const struct plan *plan, const struct trace *trace, uint3
     return g_strdup_printf("%s chunk %u", what, chunk);
 }
 
-/* Returns the plan's actions that copy in this direction, in their order. */
-static GPtrArray *copies_of(const struct plan *plan, const struct trace *trace, enum track track)
+/* A copy of a plan, or a part of it. */
+struct planned_copy {
+    const struct plan_action *action;
+    uint64_t bytes;
+};
+
+static void add_copy(GArray *copies, const struct plan *plan, const struct plan_action *action)
 {
-    GPtrArray *copies = g_ptr_array_new();
+    uint64_t bytes = plan->layout->chunks[action->chunk].copy_bytes;
+    uint32_t parts = plan_cuts(plan, bytes) ? COPY_PARTS : 1;
+    for (uint32_t part = 0; part < parts; part++) {
+        const struct planned_copy copy = {action, parts == 1 ? bytes
+                                                             : copy_part_offset(bytes, part + 1) -
+                                                                   copy_part_offset(bytes, part)};
+        g_array_append_val(copies, copy);
+    }
+}
+
+/* Returns the plan's copies in this direction, in their order. */
+static GArray *copies_of(const struct plan *plan, const struct trace *trace, enum track track)
+{
+    GArray *copies = g_array_new(FALSE, FALSE, sizeof(struct planned_copy));
     for (uint32_t a = 0; a < plan->first_action[trace->operator_count + 1]; a++) {
         int kind = plan->actions[a].kind;
         bool up = kind == PLAN_FETCH, down = kind == PLAN_WRITE_BACK || kind == PLAN_FLUSH;
         if (track == TRACK_H2D ? up : down)
-            g_ptr_array_add(copies, &plan->actions[a]);
+            add_copy(copies, plan, &plan->actions[a]);
     }
     return copies;
 }
 
-/* Returns whether the spans carry the bytes of these copies, of which `first` comes first. */
-static bool matches(const GArray *spans, const GPtrArray *copies, const struct plan *plan,
-                    guint first)
+static const struct planned_copy *copy_at(const GArray *copies, guint index)
 {
-    for (guint i = 0; i < spans->len; i++) {
-        const struct plan_action *copy = g_ptr_array_index(copies, (i + first) % copies->len);
-        if (g_array_index(spans, struct track_span, i).bytes !=
-            plan->layout->chunks[copy->chunk].copy_bytes)
+    return &g_array_index(copies, struct planned_copy, index % copies->len);
+}
+
+/* Returns whether the spans carry the bytes of these copies, of which `first` comes first. */
+static bool matches(const GArray *spans, const GArray *copies, guint first)
+{
+    for (guint i = 0; i < spans->len; i++)
+        if (g_array_index(spans, struct track_span, i).bytes != copy_at(copies, i + first)->bytes)
             return false;
-    }
     return true;
 }
 
@@ -50,15 +70,15 @@ static void name_track(struct tracks *tracks, enum track track, const struct pla
                        const struct trace *trace)
 {
     GArray *spans = tracks->spans[track];
-    g_autoptr(GPtrArray) copies = copies_of(plan, trace, track);
+    g_autoptr(GArray) copies = copies_of(plan, trace, track);
     guint first = 0;
     if (!copies->len || copies->len != spans->len || copies->len > MOST_COPIES)
         return;
     /* The last copies of a step may run while the next one has begun. */
-    while (first < copies->len && !matches(spans, copies, plan, first))
+    while (first < copies->len && !matches(spans, copies, first))
         first++;
     for (guint i = 0; first < copies->len && i < spans->len; i++) {
-        const struct plan_action *copy = g_ptr_array_index(copies, (i + first) % copies->len);
+        const struct plan_action *copy = copy_at(copies, i + first)->action;
         const char *what = track == TRACK_H2D         ? "fetch"
                            : copy->kind == PLAN_FLUSH ? "flush"
                                                       : "write back";

@@ -94,7 +94,7 @@ static uint64_t occupancy_highest_end(struct occupancy *o)
 
 /* ---- the clock ---- */
 
-/* What the copies of a chunk take, and a move of it in the plan's arena. */
+/* What a copy of a chunk takes, or of a part if it is cut, and a move of it in the plan's arena. */
 struct chunk_times {
     struct costs_copy h2d, d2h;
     uint64_t move_ns;
@@ -138,6 +138,13 @@ static uint32_t hash_size(uint64_t bytes)
     return (uint32_t)(bytes * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SIZE_HASH_BITS));
 }
 
+static struct costs_copy copy_time(const struct sim_job *job, enum mover_queue queue,
+                                   uint64_t bytes, uint64_t host_end)
+{
+    return plan_cuts(job->plan, bytes) ? costs_part(job->costs, queue, bytes, host_end)
+                                       : costs_copy(job->costs, queue, bytes, host_end);
+}
+
 /* Finds what copies and moves take. Chunks have few sizes, so most of them find that the last chunk
  * with the same hash was as large. */
 static struct chunk_times *find_chunk_times(const struct sim_job *job)
@@ -156,8 +163,8 @@ static struct chunk_times *find_chunk_times(const struct sim_job *job)
         if (*like != NO_INDEX && chunks[*like].copy_bytes == used)
             times[c] = times[*like];
         else
-            times[c] = (struct chunk_times){costs_copy(job->costs, MOVER_H2D, used, host_end),
-                                            costs_copy(job->costs, MOVER_D2H, used, host_end),
+            times[c] = (struct chunk_times){copy_time(job, MOVER_H2D, used, host_end),
+                                            copy_time(job, MOVER_D2H, used, host_end),
                                             move_ns(job->costs, used, move_scale)};
         *like = c;
     }
@@ -291,9 +298,11 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
                           const struct mover_after *after)
 {
     struct sim_clock *clock = self;
-    occupancy_enter(&clock->on_device, chunk);
+    if (chunk->part == 0) {
+        occupancy_enter(&clock->on_device, chunk);
+        clock->lap.h2d_copies++;
+    }
     clock->lap.h2d_bytes += chunk->copy_bytes;
-    clock->lap.h2d_copies++;
     return copy_chunk(clock, MOVER_H2D, TIMELINE_FETCH, chunk, after);
 }
 
@@ -335,7 +344,7 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
         clock->lap.evictions++;
     }
     clock->lap.d2h_bytes += chunk->copy_bytes;
-    clock->lap.d2h_copies++;
+    clock->lap.d2h_copies += chunk->part == 0;
     return copy_chunk(clock, MOVER_D2H, TIMELINE_WRITE_BACK, chunk, after);
 }
 

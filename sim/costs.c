@@ -1,6 +1,7 @@
 #include "sim/costs.h"
 
 #include "base/size.h"
+#include "chunks/parts.h"
 #include "traces/choices.h"
 
 #include <gsl/gsl_fit.h>
@@ -408,6 +409,30 @@ struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, 
     uint64_t ns = costs_ns(alone, bytes);
     return (struct costs_copy){.alone_ns = ns,
                                .both_ns = both->curve.count ? MAX(ns, costs_ns(both, bytes)) : ns};
+}
+
+static uint64_t share_of(uint64_t ns)
+{
+    return (ns + COPY_PARTS - 1) / COPY_PARTS;
+}
+
+struct costs_copy costs_part(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
+                             uint64_t host_end)
+{
+    const struct costs_copy whole = costs_copy(costs, queue, bytes, host_end);
+    struct costs_copy part = costs_copy(costs, queue, share_of(bytes), host_end);
+    part.alone_ns = MAX(part.alone_ns, share_of(whole.alone_ns));
+    part.both_ns = MAX(part.both_ns, share_of(whole.both_ns));
+    return part;
+}
+
+uint64_t costs_copy_overhead_ns(const struct costs *costs)
+{
+    const struct platform_threads *threads = &costs->threads.constants;
+    return costs->threads.known
+               ? (uint64_t)((threads->put_seconds + threads->wake_seconds + threads->late_seconds) *
+                            1e9)
+               : 0;
 }
 
 /* Returns the bytes of all ranks' parts together. A rank sends its part to all others, or receives

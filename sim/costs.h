@@ -121,6 +121,12 @@ void costs_slow_to_nvme(struct costs *costs);
  * is shared. */
 struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
                              uint64_t host_end);
+/* Returns the time of each of the COPY_PARTS parts of a copy of `bytes` over the link: as a copy
+ * of its own takes, and at least its share of the whole. */
+struct costs_copy costs_part(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
+                             uint64_t host_end);
+/* Returns how much longer a copy takes that waits for another one: threads must wake. */
+uint64_t costs_copy_overhead_ns(const struct costs *costs);
 /* Returns the time in which a rank exchanges these bytes with the others; 0 if it is not known how
  * ranks exchange. No other direction slows it. */
 struct costs_copy costs_exchange(const struct costs *costs, enum trace_collective collective,

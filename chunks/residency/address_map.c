@@ -6,6 +6,7 @@
 struct pending_range {
     uint64_t begin;
     struct mover_after after;
+    struct address_leaving leaving; /* without bytes if nothing leaves in parts */
 };
 
 struct entry {
@@ -99,39 +100,103 @@ static void widen_gap(struct address_map *map)
     map->above = room - tail;
 }
 
-void address_map_release(struct address_map *map, uint64_t begin, uint64_t end,
-                         const struct mover_after *after)
+/* Adds an entry for [begin, end). Returns the index of its range, which the caller fills in. */
+static uint32_t add_entry(struct address_map *map, uint64_t begin, uint64_t end)
 {
-    if (begin >= end)
-        return;
     move_gap(map, begin);
     if (!gap(map))
         widen_gap(map);
     g_assert(map->above == map->room || map->ranges[map->entries[map->above].range].begin >= end);
     uint32_t range = map->unused[gap(map) - 1];
-    map->ranges[range] = (struct pending_range){begin, *after};
     map->entries[map->below++] = (struct entry){end, range};
+    return range;
+}
+
+void address_map_release(struct address_map *map, uint64_t begin, uint64_t end,
+                         const struct mover_after *after, const struct address_leaving *leaving)
+{
+    if (begin >= end)
+        return;
+    uint32_t range = add_entry(map, begin, end); /* may move all ranges */
+    struct pending_range *pending = &map->ranges[range];
+    pending->begin = begin;
+    pending->after = *after;
+    pending->leaving.bytes = 0;
+    if (leaving)
+        pending->leaving = *leaving;
+}
+
+/* A chunk that comes to a range of the map. */
+struct coming {
+    uint64_t begin, end, bytes;
+    struct mover_after *after; /* [COPY_PARTS] if it comes in parts, else [1] */
+    bool in_parts;
+};
+
+/* Returns the part of a write-back that must be over before the part can come to its range. */
+static uint32_t awaited_part(const struct coming *chunk, uint32_t part,
+                             const struct pending_range *pending, uint64_t pending_end)
+{
+    const struct address_leaving *leaving = &pending->leaving;
+    uint64_t end = MIN(chunk->begin + copy_part_offset(chunk->bytes, part + 1), pending_end);
+    uint64_t last = part;
+    if (end > MAX(chunk->begin, pending->begin)) /* the last part that begins before `end` */
+        last = MAX(last, ((end - leaving->begin) * COPY_PARTS - 1) / leaving->bytes);
+    return (uint32_t)MIN(last, COPY_PARTS - 1);
+}
+
+/* Adds what the chunk waits for where it meets a pending range. */
+static void meet(const struct coming *chunk, const struct pending_range *pending,
+                 uint64_t pending_end)
+{
+    if (!chunk->in_parts) {
+        mover_after_merge(chunk->after, &pending->after);
+        return;
+    }
+    struct mover_after after = pending->after;
+    for (uint32_t part = 0; part < COPY_PARTS; part++) {
+        if (pending->leaving.bytes)
+            after.queue[MOVER_D2H] =
+                pending->leaving.written[awaited_part(chunk, part, pending, pending_end)];
+        mover_after_merge(&chunk->after[part], &after);
+    }
+}
+
+static void take(struct address_map *map, const struct coming *chunk)
+{
+    move_gap(map, chunk->begin);
+    while (map->above < map->room) {
+        const struct entry entry = map->entries[map->above];
+        uint64_t begin = map->ranges[entry.range].begin;
+        if (begin >= chunk->end)
+            break;
+        meet(chunk, &map->ranges[entry.range], entry.end);
+        if (entry.end > chunk->end) {
+            map->ranges[entry.range].begin = chunk->end;
+        } else {
+            map->unused[gap(map)] = entry.range;
+            map->above++;
+        }
+        if (begin < chunk->begin) {
+            uint32_t below = add_entry(map, begin, chunk->begin);
+            map->ranges[below] = map->ranges[entry.range];
+            map->ranges[below].begin = begin;
+        }
+        if (entry.end > chunk->end)
+            break;
+    }
 }
 
 void address_map_take(struct address_map *map, uint64_t begin, uint64_t end,
                       struct mover_after *after)
 {
-    move_gap(map, begin);
-    while (map->above < map->room) {
-        const struct entry entry = map->entries[map->above];
-        const struct pending_range range = map->ranges[entry.range];
-        if (range.begin >= end)
-            break;
-        mover_after_merge(after, &range.after);
-        if (entry.end > end) {
-            map->ranges[entry.range].begin = end;
-        } else {
-            map->unused[gap(map)] = entry.range;
-            map->above++;
-        }
-        if (range.begin < begin)
-            address_map_release(map, range.begin, begin, &range.after);
-        if (entry.end > end)
-            break;
-    }
+    const struct coming chunk = {.begin = begin, .end = end, .after = after};
+    take(map, &chunk);
+}
+
+void address_map_take_in_parts(struct address_map *map, uint64_t begin, uint64_t end,
+                               uint64_t bytes, struct mover_after after[COPY_PARTS])
+{
+    const struct coming chunk = {begin, end, bytes, after, true};
+    take(map, &chunk);
 }

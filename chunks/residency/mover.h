@@ -32,11 +32,13 @@ struct mover_after {
 
 struct mover_copy {
     chunk_id chunk;
-    uint64_t device_address; /* bytes from the start of the arena */
-    uint64_t host_address;   /* bytes from the start of the host pool */
+    uint64_t device_address; /* of the chunk: bytes from the start of the arena */
+    uint64_t host_address;   /* of the chunk: bytes from the start of the host pool */
     uint64_t nvme_address;   /* bytes from the start of the file; NO_ADDRESS if not at home there */
-    uint64_t copy_bytes;     /* what is copied: the chunk's copy_bytes */
-    uint64_t slot_bytes;     /* what it occupies on the device */
+    uint64_t slot_bytes;     /* what the chunk occupies on the device */
+    uint64_t offset;         /* in the chunk, of what is copied */
+    uint64_t copy_bytes;     /* what is copied: the chunk's copy_bytes, or a part of them */
+    uint32_t part;           /* which of its parts that is; 0 if it is copied as a whole */
 };
 
 /* A tensor of a gathered chunk. */
@@ -54,7 +56,7 @@ struct mover_gather {
 };
 
 struct mover_ops {
-    /* Copies host to device. From now on the chunk occupies the device address. */
+    /* Copies host to device. From its first part on, the chunk occupies the device address. */
     mover_ticket (*fetch)(void *self, const struct mover_copy *copy,
                           const struct mover_after *after);
     /* Gathers a chunk from the shards of all ranks, in the network's queue. Shards on the host
@@ -62,8 +64,8 @@ struct mover_ops {
      * only one rank. */
     mover_ticket (*gather)(void *self, const struct mover_gather *gather,
                            const struct mover_after *after);
-    /* Copies device to host. If `leaves`, the chunk is no longer counted as occupying the device.
-     */
+    /* Copies device to host. If `leaves`, which is said with the last part, the chunk is no longer
+     * counted as occupying the device. */
     mover_ticket (*write_back)(void *self, const struct mover_copy *copy, bool leaves,
                                const struct mover_after *after);
     /* Occupies the device address without a copy. */

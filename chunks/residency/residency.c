@@ -4,6 +4,8 @@
 #include "chunks/homes.h"
 #include "chunks/residency/address_map.h"
 
+#include <string.h>
+
 /* A chunk as the manager sees it. */
 struct holding {
     enum residency_state state;
@@ -19,6 +21,11 @@ struct holding {
     mover_ticket last_network; /* the last reduction that used it, or gather that read it */
 };
 
+/* The last write-back or flush of a chunk that is copied in parts. */
+struct written {
+    mover_ticket parts[COPY_PARTS];
+};
+
 struct residency {
     const struct plan *plan;
     const struct accesses *accesses;
@@ -26,6 +33,7 @@ struct residency {
     const struct mover_ops *ops;
     void *mover;
     struct holding *holdings; /* [chunk_count] */
+    struct written *written;  /* [chunk_count]; NULL if the plan cuts nothing */
     uint8_t *flushed;         /* [chunk_count] enum residency_state after the last flush */
     struct address_map *map;
     struct address_map *host_map; /* of the slots of chunks that are at home in NVMe */
@@ -56,6 +64,8 @@ struct residency *residency_new(const struct plan *plan, const struct accesses *
     r->ops = ops;
     r->mover = mover;
     r->holdings = g_new0(struct holding, plan->layout->chunk_count);
+    if (plan->cut_from_bytes)
+        r->written = g_new0(struct written, plan->layout->chunk_count);
     r->flushed = g_new0(uint8_t, plan->layout->chunk_count);
     r->map = address_map_new();
     r->host_map = address_map_new();
@@ -81,6 +91,7 @@ void residency_free(struct residency *r)
     gathering_free(r->gathering);
     g_free(r->shards);
     g_free(r->holdings);
+    g_free(r->written);
     g_free(r->flushed);
     g_free(r);
 }
@@ -104,8 +115,22 @@ static struct mover_copy copy_of(const struct residency *r, chunk_id chunk, uint
         .device_address = address,
         .host_address = r->holdings[chunk].host_address,
         .nvme_address = plan_in_nvme(r->plan, chunk) ? r->plan->nvme_address[chunk] : NO_ADDRESS,
-        .copy_bytes = r->plan->layout->chunks[chunk].copy_bytes,
-        .slot_bytes = r->plan->layout->chunks[chunk].slot_bytes};
+        .slot_bytes = r->plan->layout->chunks[chunk].slot_bytes,
+        .copy_bytes = r->plan->layout->chunks[chunk].copy_bytes};
+}
+
+static bool is_cut(const struct residency *r, chunk_id chunk)
+{
+    return plan_cuts(r->plan, r->plan->layout->chunks[chunk].copy_bytes);
+}
+
+static struct mover_copy part_of(const struct mover_copy *whole, uint32_t part)
+{
+    struct mover_copy copy = *whole;
+    copy.offset = copy_part_offset(whole->copy_bytes, part);
+    copy.copy_bytes = copy_part_offset(whole->copy_bytes, part + 1) - copy.offset;
+    copy.part = part;
+    return copy;
 }
 
 static uint64_t slot_bytes(const struct residency *r, chunk_id chunk)
@@ -157,6 +182,31 @@ static bool is_gathered(const struct residency *r, chunk_id chunk)
     return r->plan->layout->chunks[chunk].list == TRACE_GATHERED;
 }
 
+static mover_ticket fetch_whole(struct residency *r, const struct mover_copy *copy,
+                                struct mover_after *after)
+{
+    uint64_t address = copy->device_address;
+    address_map_take(r->map, address, address + copy->slot_bytes, after);
+    return r->ops->fetch(r->mover, copy, after);
+}
+
+static mover_ticket fetch_in_parts(struct residency *r, const struct mover_copy *whole,
+                                   const struct mover_after *ready)
+{
+    uint64_t address = whole->device_address;
+    struct mover_after after[COPY_PARTS];
+    mover_ticket ticket = 0;
+    for (uint32_t p = 0; p < COPY_PARTS; p++)
+        after[p] = *ready;
+    address_map_take_in_parts(r->map, address, address + whole->slot_bytes, whole->copy_bytes,
+                              after);
+    for (uint32_t p = 0; p < COPY_PARTS; p++) {
+        const struct mover_copy copy = part_of(whole, p);
+        ticket = r->ops->fetch(r->mover, &copy, &after[p]);
+    }
+    return ticket;
+}
+
 static void fetch(struct residency *r, chunk_id chunk, uint64_t address)
 {
     if (is_gathered(r, chunk)) {
@@ -168,9 +218,9 @@ static void fetch(struct residency *r, chunk_id chunk, uint64_t address)
     struct mover_copy copy = copy_of(r, chunk, address);
     change(r, chunk, RESIDENCY_FETCH);
     mover_after_merge(&after, &h->before_slot);
-    address_map_take(r->map, address, address + copy.slot_bytes, &after);
     h->address = address;
-    r->copies.queue[MOVER_H2D] = r->ops->fetch(r->mover, &copy, &after);
+    r->copies.queue[MOVER_H2D] = is_cut(r, chunk) ? fetch_in_parts(r, &copy, &after)
+                                                  : fetch_whole(r, &copy, &after);
     h->before_use = (struct mover_after){.queue = {[MOVER_H2D] = r->copies.queue[MOVER_H2D]}};
 }
 
@@ -198,9 +248,30 @@ static struct mover_after users_of(const struct holding *h)
 static void leave_room(struct residency *r, chunk_id chunk)
 {
     struct holding *h = &r->holdings[chunk];
-    struct mover_after after = users_of(h);
-    address_map_release(r->map, h->address, h->address + slot_bytes(r, chunk), &after);
+    uint64_t address = h->address, end = address + slot_bytes(r, chunk);
+    const struct mover_after after = users_of(h);
     h->address = NO_ADDRESS;
+    /* What was allocated and not used yet may still wait for an earlier write-back from there. */
+    if (is_cut(r, chunk) && after.queue[MOVER_D2H] == h->last_d2h) {
+        struct address_leaving leaving = {address, r->plan->layout->chunks[chunk].copy_bytes, {0}};
+        memcpy(leaving.written, r->written[chunk].parts, sizeof leaving.written);
+        address_map_release(r->map, address, end, &after, &leaving);
+    } else {
+        address_map_release(r->map, address, end, &after, NULL);
+    }
+}
+
+/* Returns the ticket of the last part. Each part waits for the same. */
+static mover_ticket write_back_in_parts(struct residency *r, const struct mover_copy *whole,
+                                        bool leaves, const struct mover_after *after)
+{
+    struct written *written = &r->written[whole->chunk];
+    for (uint32_t p = 0; p < COPY_PARTS; p++) {
+        const struct mover_copy copy = part_of(whole, p);
+        written->parts[p] = r->ops->write_back(r->mover, &copy, leaves && p + 1 == COPY_PARTS,
+                                               after);
+    }
+    return written->parts[COPY_PARTS - 1];
 }
 
 /* Copies the chunk to the host, after operators there that may still read the host's copy. */
@@ -212,7 +283,9 @@ static void copy_to_host(struct residency *r, chunk_id chunk, bool leaves)
     after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], h->last_host);
     mover_after_merge(&after, &h->before_slot);
     change(r, chunk, leaves ? RESIDENCY_WRITE_BACK : RESIDENCY_FLUSH);
-    h->last_d2h = r->copies.queue[MOVER_D2H] = r->ops->write_back(r->mover, &copy, leaves, &after);
+    h->last_d2h = r->copies.queue[MOVER_D2H] =
+        is_cut(r, chunk) ? write_back_in_parts(r, &copy, leaves, &after)
+                         : r->ops->write_back(r->mover, &copy, leaves, &after);
     if (leaves)
         leave_room(r, chunk);
 }
@@ -238,8 +311,9 @@ static void move(struct residency *r, chunk_id chunk, uint64_t address)
     /* Releases what the old room has beyond the new one: the part below it, the part above it, or
      * all. */
     struct mover_after left = users_of(h);
-    address_map_release(r->map, from, MIN(from + bytes, MAX(from, address)), &left);
-    address_map_release(r->map, MAX(from, MIN(from + bytes, address + bytes)), from + bytes, &left);
+    address_map_release(r->map, from, MIN(from + bytes, MAX(from, address)), &left, NULL);
+    address_map_release(r->map, MAX(from, MIN(from + bytes, address + bytes)), from + bytes, &left,
+                        NULL);
 }
 
 /* ---- slots in the host pool of chunks that are at home in NVMe ---- */
@@ -285,7 +359,7 @@ static void leave_slot(struct residency *r, chunk_id chunk, const struct mover_a
 {
     struct holding *h = &r->holdings[chunk];
     address_map_release(r->host_map, h->host_address,
-                        h->host_address + plan_nvme_slot(r->plan->layout, chunk), after);
+                        h->host_address + plan_nvme_slot(r->plan->layout, chunk), after, NULL);
     h->host_address = NO_ADDRESS;
     h->before_slot = (struct mover_after){.queue = {0}};
 }
@@ -373,7 +447,7 @@ static void shrink_non_model(struct residency *r, uint64_t extent)
                                           [MOVER_NETWORK] = r->reduced}};
     if (extent >= r->non_model)
         return;
-    address_map_release(r->map, top - r->non_model, top - extent, &users);
+    address_map_release(r->map, top - r->non_model, top - extent, &users, NULL);
     r->non_model = extent;
 }
 

@@ -1,8 +1,10 @@
 #include "tests/chunks/adversary.h"
 
 #include "chunks/gathering.h"
+#include "chunks/parts.h"
 
-#define GRAIN 256
+/* An eighth of what addresses are multiples of, because chunks may be copied in parts. */
+#define GRAIN (LAYOUT_ALIGNMENT / COPY_PARTS)
 
 enum work_kind {
     WORK_FETCH,
@@ -189,8 +191,8 @@ static void execute_operator(struct adversary *a, const struct work *work)
 
 static void execute(struct adversary *a, const struct work *work)
 {
-    struct stamp *device = a->device + work->copy.device_address / GRAIN;
-    struct stamp *host = a->host + work->copy.host_address / GRAIN;
+    struct stamp *device = a->device + (work->copy.device_address + work->copy.offset) / GRAIN;
+    struct stamp *host = a->host + (work->copy.host_address + work->copy.offset) / GRAIN;
     size_t bytes = work->copy.copy_bytes / GRAIN * sizeof *device;
     switch (work->kind) {
     case WORK_FETCH:
@@ -272,7 +274,7 @@ static mover_ticket fetch(void *self, const struct mover_copy *copy,
     struct work work = {.kind = WORK_FETCH, .after = *after, .copy = *copy};
     a->address[copy->chunk] = copy->device_address;
     a->figures.h2d_bytes += copy->copy_bytes;
-    a->figures.h2d_copies++;
+    a->figures.h2d_copies += copy->part == 0;
     return a->fetched = enqueue(a, MOVER_H2D, &work);
 }
 
@@ -323,7 +325,7 @@ static mover_ticket write_back(void *self, const struct mover_copy *copy, bool l
     if (leaves)
         a->address[copy->chunk] = NO_ADDRESS;
     a->figures.d2h_bytes += copy->copy_bytes;
-    a->figures.d2h_copies++;
+    a->figures.d2h_copies += copy->part == 0;
     a->figures.evictions += leaves;
     return enqueue(a, MOVER_D2H, &work);
 }

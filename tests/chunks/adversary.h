@@ -1,5 +1,5 @@
 /* A mover with the worst possible timing: copies and operators run in any order that their tickets
- * allow. Every 256 bytes of memory carry who wrote them last, so that an operator which runs on
+ * allow. Every 32 bytes of memory carry who wrote them last, so that an operator which runs on
  * stale, overwritten or half-copied bytes is found out. */
 #ifndef PSTAR_TESTS_CHUNKS_ADVERSARY_H
 #define PSTAR_TESTS_CHUNKS_ADVERSARY_H

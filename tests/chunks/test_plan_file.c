@@ -52,6 +52,7 @@ static void test_round_trip(void)
         struct trace *trace = random_iteration(random);
         struct plan *plan = make_plan(trace, random);
         plan->predicted.stall_seconds = 0.1 + i;
+        plan->cut_from_bytes = 1000 * (uint64_t)(i % 3);
         add_wait(plan);
         g_assert_true(plan_write(plan, path, NULL));
         struct plan *read = plan_read(path, &error);
@@ -59,6 +60,7 @@ static void test_round_trip(void)
         plan_check(read, trace, &error);
         g_assert_no_error(error);
         g_assert_cmpint(read->actions[read->action_count - 1].kind, ==, PLAN_WAIT);
+        g_assert_cmpuint(read->cut_from_bytes, ==, plan->cut_from_bytes);
         g_assert_cmpmem(read->choices->host_update, read->choices->tensor_count,
                         plan->choices->host_update, trace->tensor_count);
         g_assert_true(plan_write(read, again, NULL));

@@ -88,6 +88,8 @@ static void open_trial(struct trial *trial, GRand *random)
         give_nvme(trial, random);
     if (trial->plan && g_rand_boolean(random))
         add_waits(trial->plan, random);
+    if (trial->plan && g_rand_boolean(random))
+        trial->plan->cut_from_bytes = between(random, 1, 2 * chunk_bytes);
 }
 
 static void close_trial(struct trial *trial)

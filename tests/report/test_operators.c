@@ -1,4 +1,5 @@
 /* The operators that take the most time, and the names of recorded copies. */
+#include "chunks/parts.h"
 #include "report/contents.h"
 #include "tests/report/sample.h"
 
@@ -57,6 +58,17 @@ static void test_kernels(void)
     tracks_free(tracks);
 }
 
+static void add_bytes(GArray *all, const struct plan *plan, uint64_t bytes)
+{
+    uint64_t rest = bytes;
+    for (uint32_t part = 1; plan_cuts(plan, bytes) && part < COPY_PARTS; part++) {
+        uint64_t own = bytes * part / COPY_PARTS - bytes * (part - 1) / COPY_PARTS;
+        g_array_append_val(all, own);
+        rest -= own;
+    }
+    g_array_append_val(all, rest);
+}
+
 /* Returns a recording of the plan's fetches, of which the first `late` ran in the step before. */
 static struct tracks *record(const struct plan *plan, const struct trace *trace, guint late)
 {
@@ -64,7 +76,7 @@ static struct tracks *record(const struct plan *plan, const struct trace *trace,
     g_autoptr(GArray) bytes = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     for (uint32_t a = 0; a < plan->first_action[trace->operator_count + 1]; a++)
         if (plan->actions[a].kind == PLAN_FETCH)
-            g_array_append_val(bytes, plan->layout->chunks[plan->actions[a].chunk].copy_bytes);
+            add_bytes(bytes, plan, plan->layout->chunks[plan->actions[a].chunk].copy_bytes);
     g_assert_cmpuint(bytes->len, >, late);
     tracks->measured = true;
     for (guint i = 0; i < bytes->len; i++)
@@ -78,11 +90,13 @@ static const char *first_name(const struct tracks *tracks)
     return g_array_index(tracks->spans[TRACK_H2D], struct track_span, 0).name;
 }
 
-/* Copies have the names of the plan's, where their bytes are those of the plan's in its order. */
-static void test_copies(void)
+/* Copies have the names of the plan's, where their bytes are those of the plan's in its order,
+ * whole or in parts. */
+static void check_copies(uint64_t cut_from_bytes)
 {
     struct trace *trace = sample_trace("");
     struct plan *plan = sample_plan(trace, SAMPLE_DEVICE_BYTES);
+    plan->cut_from_bytes = cut_from_bytes;
     const struct input_trace traced = {.path = (char *)"run.pstar", .trace = trace};
     struct input_plan input = {.path = (char *)"plan.json", .plan = plan, .trace = &traced};
     struct report_inputs inputs = {.plans = g_ptr_array_new(), .tracks = g_ptr_array_new()};
@@ -103,6 +117,12 @@ static void test_copies(void)
     tracks_free(other);
     plan_free(plan);
     trace_free(trace);
+}
+
+static void test_copies(void)
+{
+    check_copies(0);
+    check_copies(1);
 }
 
 int main(int argc, char **argv)

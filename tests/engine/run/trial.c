@@ -66,6 +66,7 @@ struct trial_placement trial_draw(GRand *random)
                                     g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
         .first_update = g_rand_boolean(random) ? (uint32_t)g_rand_int_range(random, 0, 1 << 16) : 0,
         .nvme = g_rand_boolean(random),
+        .cut_from_bytes = g_rand_boolean(random) ? (uint64_t)g_rand_int_range(random, 1, 20000) : 0,
         .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
         .through_file = g_rand_boolean(random),
         .evaluate_at = (uint32_t)g_rand_int_range(random, 0, TRIAL_STEPS + 1),
@@ -77,7 +78,7 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
     return g_strdup_printf(
         "%s, %s%s, trains %s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
         ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s%s, host "
-        "updates %x from %u on%s, link %g%s, evaluated at %u, "
+        "updates %x from %u on%s, cut from %" G_GUINT64_FORMAT ", link %g%s, evaluated at %u, "
         "saved at %u",
         job->family ? job->family->type : "gpt2", job->precision == MODEL_BF16 ? "bf16" : "fp32",
         job->delay ? ", delayed" : "", job->train ? job->train : "all", job->micro_batches,
@@ -86,7 +87,8 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
         p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
         p->split_masters ? ", split masters" : "", p->gelu_apart ? ", GELU apart" : "",
         p->state_block ? ", blocks" : "", p->host_update, p->first_update, p->nvme ? ", NVMe" : "",
-        p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
+        p->cut_from_bytes, p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at,
+        p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -210,6 +212,7 @@ static struct plan *make_plan(const struct trace *trace, const struct trial_plac
     struct plan *plan = placement->strategy ? draw_strategy(trace, layout, placement, unclipped)
                                             : draw_plan(trace, layout, placement);
     layout_free(layout);
+    plan->cut_from_bytes = placement->cut_from_bytes;
     return placement->through_file ? read_back(plan, folder) : plan;
 }
 

@@ -31,19 +31,20 @@ struct trial_placement {
     double room;      /* of the device budget: 0 the least that fits, 1 everything */
     double host_room; /* likewise of the host budget; 1: unlimited */
     uint32_t look_ahead;
-    uint32_t recompute;    /* bit l: layer l */
-    uint32_t offload;      /* likewise */
-    bool host_embedding;   /* where the layout allows it */
-    bool split_masters;    /* likewise */
-    bool gelu_apart;       /* GELU's derivative is not joined to the product behind it */
-    uint64_t state_block;  /* elements; cuts the table of words */
-    uint32_t host_update;  /* bit t % 32: tensor t */
-    uint32_t first_update; /* tensor with which the host begins, modulo their number */
-    bool nvme;             /* states that can live there do: as many as `host_room` asks for */
-    double link_rate;      /* 0: memory speed */
-    bool through_file;     /* the plan is written and read back */
-    uint32_t evaluate_at;  /* a forward pass before this step */
-    uint32_t save_at;      /* saved after so many steps and resumed with `resumed`; 0: not */
+    uint32_t recompute;      /* bit l: layer l */
+    uint32_t offload;        /* likewise */
+    bool host_embedding;     /* where the layout allows it */
+    bool split_masters;      /* likewise */
+    bool gelu_apart;         /* GELU's derivative is not joined to the product behind it */
+    uint64_t state_block;    /* elements; cuts the table of words */
+    uint32_t host_update;    /* bit t % 32: tensor t */
+    uint32_t first_update;   /* tensor with which the host begins, modulo their number */
+    bool nvme;               /* states that can live there do: as many as `host_room` asks for */
+    uint64_t cut_from_bytes; /* of the plan */
+    double link_rate;        /* 0: memory speed */
+    bool through_file;       /* the plan is written and read back */
+    uint32_t evaluate_at;    /* a forward pass before this step */
+    uint32_t save_at;        /* saved after so many steps and resumed with `resumed`; 0: not */
     const struct trial_placement *resumed;
 };
 

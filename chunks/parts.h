@@ -1,0 +1,17 @@
+/* Copies in parts. Copies over the link of the chunks that a plan cuts (plan_cuts) are pieces of
+ * work of their own, one for each of COPY_PARTS parts of equal size, so that one chunk follows
+ * another through the same room (chunks/residency/address_map.h). */
+#ifndef PSTAR_CHUNKS_PARTS_H
+#define PSTAR_CHUNKS_PARTS_H
+
+#include <stdint.h>
+
+enum { COPY_PARTS = 8 };
+
+/* Returns where a part begins in a chunk of so many bytes; for part COPY_PARTS, its end. */
+static inline uint64_t copy_part_offset(uint64_t bytes, uint32_t part)
+{
+    return bytes / COPY_PARTS * part + bytes % COPY_PARTS * part / COPY_PARTS;
+}
+
+#endif
