@@ -157,13 +157,13 @@ static void hear_beats(struct mpi_ranks *mpi, gint64 now)
 }
 
 /* A rank of this host that has ended leaves the others without its part. Another one says so,
- * unless the rank has said why, because only some launchers do. They have time to end the others.
- */
+ * unless the rank has said why, because only some launchers do. They have time to end others. */
 static void notice_ends(struct mpi_ranks *mpi, gint64 now)
 {
-    int is_told;
     if (ranks_ends_look(mpi->ends)) {
-        MPI_Iprobe(MPI_ANY_SOURCE, LAST_WORDS, mpi->life, &is_told, MPI_STATUS_IGNORE);
+        int is_told = 0;
+        for (int looks = 100; looks && !is_told; looks--) /* the words may take some to come */
+            MPI_Iprobe(MPI_ANY_SOURCE, LAST_WORDS, mpi->life, &is_told, MPI_STATUS_IGNORE);
         if (!mpi->ended && !is_told)
             ranks_ends_say(mpi->ends);
         mpi->ended = now;
