@@ -35,6 +35,8 @@ static void print_purpose(const struct plan *plan, FILE *out)
     print_size(out, "host pool", plan->host_pool_bytes);
     if (plan->nvme_bytes)
         print_size(out, "in NVMe", plan->nvme_bytes);
+    if (plan->cut_from_bytes)
+        print_size(out, "copied in parts from", plan->cut_from_bytes);
 }
 
 /* The sums over the chunks of one list, or of all lists. */

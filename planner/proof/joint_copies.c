@@ -1,5 +1,7 @@
 #include "planner/proof/joint_copies.h"
 
+#include "chunks/parts.h"
+
 /* A cost that needs more sets of chunks at once is given up, and one that evicts more often. */
 enum { SETS_MOST = 2000, EVICTIONS_MOST = 400000 };
 
@@ -83,20 +85,24 @@ static uint64_t used_ns(const struct joint_walk *w, guint from)
 }
 
 /* Returns the longest time that counted fetches take of chunks that are used later. When the last
- * write-back ends they have room beside its chunk, beside the chunks that have stayed since the
- * step `from`, and beside the non-model data. */
+ * write-back ends they have room beside the chunks that have stayed since the step `from`, and
+ * beside the non-model data. Those that are over have room beside the chunk that leaves, too. One
+ * more may follow it in the same room, but its last part has not come then. */
 static uint64_t unused_ns(const struct joint_walk *w, const struct write_backs *leaving,
                           uint32_t kept)
 {
     const struct joint_step *steps = (const struct joint_step *)(void *)w->model->steps->data;
-    uint64_t held = leaving->least_bytes, non_model = UINT64_MAX;
+    uint64_t held = 0, non_model = UINT64_MAX;
     for (guint s = leaving->from + 1; s <= w->at; s++)
         non_model = MIN(non_model, steps[s].non_model);
     for (; kept; kept &= kept - 1)
         if (w->last[__builtin_ctz(kept)] <= leaving->from)
             held += w->model->chunks[__builtin_ctz(kept)].bytes;
     held += non_model;
-    return joint_fetches_ns(w->model, w->budget - MIN(held, w->budget));
+    uint64_t all_ns = joint_fetches_ns(w->model, w->budget - MIN(held, w->budget));
+    held += leaving->least_bytes;
+    uint64_t over_ns = joint_fetches_ns(w->model, w->budget - MIN(held, w->budget));
+    return MIN(all_ns, over_ns + w->model->longest_ns - w->model->longest_ns / COPY_PARTS);
 }
 
 /* Returns the chunk of the set whose last use is the latest. */

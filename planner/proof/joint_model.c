@@ -210,6 +210,7 @@ static uint64_t full_grains(const struct joint_model *model, uint64_t bytes)
 static void add_fetch(struct joint_model *model, const struct joint_chunk *chunk)
 {
     uint64_t *fetches_ns = model->fetches_ns, own = MAX(1, full_grains(model, chunk->bytes));
+    model->longest_ns = MAX(model->longest_ns, chunk->h2d_ns);
     for (uint64_t grains = JOINT_GRAINS; grains >= own; grains--)
         fetches_ns[grains] = MAX(fetches_ns[grains], fetches_ns[grains - own] + chunk->h2d_ns);
 }

@@ -43,6 +43,7 @@ struct joint_model {
     struct joint_work *works[TIME_SIDES]; /* [group_count] */
     uint64_t state_least, state_bytes;    /* of states that do not stay for nothing: the smallest
                                              one, and all of them */
+    uint64_t longest_ns;                  /* of the fetches of large chunks */
     uint64_t *fetches_ns;                 /* [JOINT_GRAINS + 1] the longest time that fetches of
                                              large chunks take that fit together into so many
                                              grains of the device */

@@ -1,4 +1,6 @@
 #include "planner/schedule/dispatch.h"
+
+#include "chunks/parts.h"
 #include "planner/schedule/deadlines.h"
 
 /* Laps of the walk. The first ones only find the state in which an iteration begins. */
@@ -14,6 +16,8 @@ enum { H2D, D2H, NETWORK, WAYS };
 /* A chunk that holds its slot until its write-back is over. */
 struct leaving {
     int64_t end_ns, bytes;
+    int64_t follow_ns; /* from when on another chunk may follow it part by part: the end of its
+                          first part, or end_ns */
 };
 
 /* A write-back that was issued. */
@@ -88,6 +92,19 @@ static int64_t idle_from(const struct dispatcher *w, int way)
     return MAX(w->link_ns[way], w->device_ns);
 }
 
+static bool is_cut(const struct dispatcher *w, chunk_id chunk)
+{
+    uint64_t from_bytes = w->job->cut_from_bytes;
+    return from_bytes && w->intervals->reuses->copy_bytes[chunk] >= from_bytes;
+}
+
+/* Returns what the other parts of a copy take besides one; 0 if the chunk is copied as a whole. */
+static int64_t other_parts_ns(const struct dispatcher *w, chunk_id chunk, int way)
+{
+    int64_t copy_ns = (int64_t)w->job->copy_ns[way == D2H][chunk];
+    return is_cut(w, chunk) ? copy_ns - copy_ns / COPY_PARTS : 0;
+}
+
 static int way_of(const struct dispatcher *w, const struct interval *interval)
 {
     return reuses_is_gathered(w->intervals->reuses, interval->chunk) ? NETWORK : H2D;
@@ -104,7 +121,8 @@ static bool is_written_back(const struct interval *interval)
 static void leave(struct dispatcher *w, uint32_t index, int64_t waited, int64_t end_ns)
 {
     struct interval *interval = interval_at(w, index);
-    const struct leaving leaving = {end_ns, slot_bytes(w, interval)};
+    const struct leaving leaving = {end_ns, slot_bytes(w, interval),
+                                    end_ns - other_parts_ns(w, interval->chunk, D2H)};
     interval->flush = INTERVAL_NEVER;
     interval->write_back = true;
     interval->leave = interval->last_use + 1 + (int32_t)waited;
@@ -193,20 +211,23 @@ static void end_uses(struct dispatcher *w)
 
 /* ---- fetches ---- */
 
-/* Returns when so much room is free, as far as that depends on write-backs that are under way. */
-static int64_t room_ns(struct dispatcher *w, int64_t bytes)
+/* Returns when a copy can start that needs so much room, as far as that depends on write-backs that
+ * are under way. `behind_ns` is how long its parts last that follow those of the last write-back; 0
+ * if it waits for all of it. */
+static int64_t room_ns(struct dispatcher *w, int64_t bytes, int64_t behind_ns)
 {
     const struct leaving *leaving = &g_array_index(w->leaving, struct leaving, 0);
     for (; w->left < w->leaving->len && leaving[w->left].end_ns <= w->device_ns; w->left++)
         w->leaving_bytes -= leaving[w->left].bytes;
     int64_t free_bytes = headroom_at(w->headroom, wrap(w, w->now)) - w->unused_bytes -
                          w->leaving_bytes;
-    int64_t ns = w->device_ns;
+    int64_t ns = 0;
     for (guint i = w->left; free_bytes < bytes && i < w->leaving->len; i++) {
         free_bytes += leaving[i].bytes;
-        ns = leaving[i].end_ns;
+        ns = behind_ns ? MAX(leaving[i].follow_ns, leaving[i].end_ns - behind_ns)
+                       : leaving[i].end_ns;
     }
-    return ns;
+    return MAX(ns, w->device_ns);
 }
 
 static uint32_t fetched_interval(const struct dispatcher *w, uint64_t fetch)
@@ -248,7 +269,9 @@ static int64_t shards_arrive(const struct dispatcher *w, chunk_id chunk)
 static int64_t start_of(struct dispatcher *w, const struct interval *interval, int64_t bytes)
 {
     int way = way_of(w, interval);
-    int64_t start = MAX(MAX(idle_from(w, way), w->valid_ns[interval->chunk]), room_ns(w, bytes));
+    int64_t behind_ns = way == H2D ? other_parts_ns(w, interval->chunk, H2D) : 0;
+    int64_t start = MAX(MAX(idle_from(w, way), w->valid_ns[interval->chunk]),
+                        room_ns(w, bytes, behind_ns));
     return way == NETWORK ? MAX(start, shards_arrive(w, interval->chunk)) : start;
 }
 
@@ -261,6 +284,8 @@ static void issue(struct dispatcher *w, uint64_t fetch, int64_t start, int64_t a
     int way = way_of(w, interval);
     int64_t copied_ns = way == NETWORK ? (int64_t)w->job->shards_ns[chunk] : 0;
     w->begin_ns[index] = start - copied_ns;
+    if (way == H2D)
+        interval->follows_ns = MIN(other_parts_ns(w, chunk, H2D), other_parts_ns(w, chunk, D2H));
     if (copied_ns)
         w->link_ns[H2D] = shards_arrive(w, chunk);
     w->link_ns[way] = w->arrival_ns[chunk] =
@@ -430,7 +455,7 @@ static int64_t awaited(const struct dispatcher *w, const struct trace_operator *
 static int64_t allocate_used(struct dispatcher *w, int64_t start)
 {
     uint32_t m = wrap(w, w->now);
-    start = MAX(start, room_ns(w, 0));
+    start = MAX(start, room_ns(w, 0, 0));
     for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
         w->begin_ns[w->allocated.items[i]] = start;
     return start;

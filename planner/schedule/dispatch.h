@@ -17,7 +17,8 @@
 struct dispatch_job {
     const struct trace *trace;
     const struct accesses *accesses;
-    const uint64_t *copy_ns[2];        /* H2D and D2H: [chunk_count] */
+    const uint64_t *copy_ns[2];        /* H2D and D2H: [chunk_count] of all parts */
+    uint64_t cut_from_bytes;           /* as in struct plan */
     const uint64_t *activations_ns[2]; /* H2D and D2H: [moment_count] copies of host operators */
     const struct gathering *gathering; /* NULL if nothing is gathered */
     const uint64_t *gather_ns;         /* [chunk_count] on the network */

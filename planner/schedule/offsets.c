@@ -55,9 +55,10 @@ static uint64_t bytes_of(const struct offsets *o, uint32_t index)
 static void set_range(struct offsets *o, uint32_t index, int32_t end)
 {
     const struct interval *interval = interval_at(o, index);
+    int64_t follows_ns = MIN(interval->follows_ns, interval->lasts_ns);
     o->ranges[index] = (struct live_range){
         intervals_moment(o->intervals, interval->enter), (uint32_t)(end - interval->enter),
-        (uint64_t)interval->begin_ns, (uint64_t)interval->lasts_ns,
+        (uint64_t)(interval->begin_ns + follows_ns), (uint64_t)(interval->lasts_ns - follows_ns),
         o->intervals->reuses->slot_bytes[interval->chunk]};
 }
 

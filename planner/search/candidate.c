@@ -1,4 +1,5 @@
 #include "planner/search/candidate.h"
+#include "chunks/parts.h"
 #include "chunks/place.h"
 #include "planner/schedule/dispatch.h"
 #include "planner/schedule/intervals.h"
@@ -48,6 +49,47 @@ static void value_gathers(struct candidate *candidate)
     }
 }
 
+/* Chunks are copied in parts where few of them fill the room, and where that takes hardly longer.
+ */
+enum { ROOM_SHARE = 32, LONGER_SHARE = 16, LEAST_CUT_BITS = 18, MOST_CUT_BITS = 48 };
+
+static bool hardly_takes_longer(const struct costs *costs, enum mover_queue queue, uint64_t bytes)
+{
+    uint64_t whole_ns = costs_copy(costs, queue, bytes, 0).alone_ns;
+    uint64_t parts_ns =
+        COPY_PARTS * (costs_part(costs, queue, bytes, 0).alone_ns + costs_copy_overhead_ns(costs));
+    return parts_ns <= whole_ns + whole_ns / LONGER_SHARE;
+}
+
+/* Returns the least size from which on copies in parts take hardly longer; UINT64_MAX if none does.
+ */
+static uint64_t least_cut_bytes(const struct costs *costs)
+{
+    for (uint64_t bytes = UINT64_C(1) << LEAST_CUT_BITS; bytes >> MOST_CUT_BITS == 0; bytes *= 2)
+        if (hardly_takes_longer(costs, MOVER_H2D, bytes) &&
+            hardly_takes_longer(costs, MOVER_D2H, bytes))
+            return bytes;
+    return UINT64_MAX;
+}
+
+static uint64_t mean_room(const struct candidate_job *job)
+{
+    uint64_t non_model = 0, count = MAX(1, job->trace->operator_count);
+    for (uint32_t m = 0; m < job->trace->operator_count; m++)
+        non_model += job->non_model->extent[m];
+    return job->device_budget - MIN(non_model / count, job->device_budget);
+}
+
+/* Returns from which size on chunks are copied in parts; 0 if none is. */
+static uint64_t choose_parts(const struct candidate_job *job, const struct layout *layout)
+{
+    uint64_t bytes = MAX(least_cut_bytes(job->costs), mean_room(job) / ROOM_SHARE);
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        if (layout->chunks[c].copy_bytes >= bytes)
+            return bytes;
+    return 0;
+}
+
 struct candidate *candidate_new(const struct candidate_job *job, const struct layout_spec *spec,
                                 const struct placement *placement, uint64_t *needed, GError **error)
 {
@@ -65,6 +107,7 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
         candidate->reuses = reuses_new(candidate->trace, candidate->layout, candidate->accesses,
                                        candidate->homes, NULL, job->device_budget);
         if (check_room(candidate, needed, error)) {
+            candidate->cut_from_bytes = choose_parts(job, candidate->layout);
             candidate->network = network_times_new(candidate->trace, candidate->layout, job->costs);
             value_gathers(candidate);
             candidate->retention = retention_new(candidate->reuses);
@@ -182,12 +225,18 @@ static struct moment_times *predict_times(const struct candidate *candidate, str
     return moment_times_new(issue_ns, candidate->trace, plan->predicted.iteration_seconds);
 }
 
-/* Returns the duration of a copy of each chunk. */
-static uint64_t *copy_times(const struct candidate *candidate, const struct cost *cost)
+/* Returns the duration of a copy of each chunk, with all its parts. */
+static uint64_t *copy_times(const struct candidate *candidate, enum mover_queue queue)
 {
+    const struct costs *costs = candidate->job->costs;
+    uint64_t from_bytes = candidate->cut_from_bytes;
     uint64_t *ns = g_new(uint64_t, candidate->layout->chunk_count);
-    for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
-        ns[c] = costs_ns(cost, candidate->layout->chunks[c].copy_bytes);
+    for (uint32_t c = 0; c < candidate->layout->chunk_count; c++) {
+        uint64_t bytes = candidate->layout->chunks[c].copy_bytes;
+        ns[c] = from_bytes && bytes >= from_bytes
+                    ? COPY_PARTS * costs_part(costs, queue, bytes, 0).alone_ns
+                    : costs_copy(costs, queue, bytes, 0).alone_ns;
+    }
     return ns;
 }
 
@@ -230,6 +279,7 @@ static struct plan *schedule_plan(const struct candidate *candidate,
                                            .host_budget = candidate->job->host_budget};
         plan = plan_make(&inputs, offsets ? offsets_addresses(offsets, decisions)
                                           : place_decisions(decisions, &inputs, PLACE_WELL));
+        plan->cut_from_bytes = candidate->cut_from_bytes;
         plan->made_by = g_strdup("planner");
         plan->look_ahead = intervals_look_ahead(intervals);
         decisions_free(decisions);
@@ -244,8 +294,8 @@ static struct plan *make_plan(const struct candidate *candidate,
                               struct moment_times **times)
 {
     struct interval_options known = *options;
-    g_autofree uint64_t *h2d_ns = copy_times(candidate, &candidate->job->costs->h2d);
-    g_autofree uint64_t *d2h_ns = copy_times(candidate, &candidate->job->costs->d2h);
+    g_autofree uint64_t *h2d_ns = copy_times(candidate, MOVER_H2D);
+    g_autofree uint64_t *d2h_ns = copy_times(candidate, MOVER_D2H);
     known.copy_ns[0] = h2d_ns;
     known.copy_ns[1] = d2h_ns;
     known.gather_ns = candidate->network->gather_ns;
@@ -279,13 +329,14 @@ struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t
     g_autofree uint8_t *leavers = find_leavers(candidate);
     g_autofree uint64_t *shards_ns = network_link_times(
         candidate->network, candidate->trace, candidate->layout, candidate->job->costs, leavers);
-    g_autofree uint64_t *h2d_ns = copy_times(candidate, &candidate->job->costs->h2d);
-    g_autofree uint64_t *d2h_ns = copy_times(candidate, &candidate->job->costs->d2h);
+    g_autofree uint64_t *h2d_ns = copy_times(candidate, MOVER_H2D);
+    g_autofree uint64_t *d2h_ns = copy_times(candidate, MOVER_D2H);
     g_autofree uint64_t *received_ns = activation_times(candidate, MOVER_H2D);
     g_autofree uint64_t *sent_ns = activation_times(candidate, MOVER_D2H);
     const struct dispatch_job job = {.trace = candidate->trace,
                                      .accesses = candidate->accesses,
                                      .copy_ns = {h2d_ns, d2h_ns},
+                                     .cut_from_bytes = candidate->cut_from_bytes,
                                      .activations_ns = {received_ns, sent_ns},
                                      .gathering = candidate->network->gathering,
                                      .gather_ns = candidate->network->gather_ns,

@@ -33,6 +33,7 @@ struct candidate {
     struct accesses *accesses;
     struct homes *homes; /* with the fewest chunks that must live on the device */
     struct network_times *network;
+    uint64_t cut_from_bytes; /* of its plans */
     struct reuses *reuses;
     struct retention *retention;
 };

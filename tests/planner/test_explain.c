@@ -39,6 +39,9 @@ static void check_text(const struct plan *plan, const struct trace *trace)
     check_size(text, "peak device memory", plan->predicted.peak_device_bytes);
     check_size(text, "\n  host memory", plan->predicted.peak_host_bytes);
     check_size(text, "device budget", plan->device_budget);
+    g_assert_cmpint(strstr(text, "copied in parts from") != NULL, ==, plan->cut_from_bytes > 0);
+    if (plan->cut_from_bytes)
+        check_size(text, "copied in parts from", plan->cut_from_bytes);
     g_assert_cmpint(strstr(text, "Proved") != NULL, ==, plan->certificate != NULL);
     if (plan->certificate) {
         check_size(text, "traffic: bound", plan->certificate->traffic.bound);
@@ -59,6 +62,7 @@ static void test_figures(void)
         g_assert_true(sizes_parse_budget("60%", trace, &options.device_budget, NULL));
         struct search_result *result = search_plan(trace, &options, NULL);
         if (result) {
+            result->plan->cut_from_bytes = 4096 * (uint64_t)(i % 2);
             check_text(result->plan, NULL);
             certificate_make(result->plan, result->trace,
                              &(struct certificate_source){.objective = "time", .traced = trace},

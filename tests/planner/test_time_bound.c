@@ -86,8 +86,10 @@ static struct plan *random_policy_plan(const struct time_fixture *f,
     const struct replay_view view = {candidate->trace, candidate->accesses, f->costs};
     struct plan *plan = dry_run_accesses(candidate->trace, candidate->layout, NULL,
                                          candidate->accesses, &options, NULL);
-    if (plan)
+    if (plan) {
+        plan->cut_from_bytes = candidate->cut_from_bytes;
         plan->predicted = replay(plan, &view).steady;
+    }
     return plan;
 }
 
@@ -120,6 +122,8 @@ static void check_placement(const struct time_fixture *f, const struct placement
     uint64_t needed;
     struct candidate *candidate = candidate_new(&job, &f->spec, placement, &needed, NULL);
     if (candidate && (!f->either_side || groups_are_whole(f->layout, candidate->trace))) {
+        /* No schedule is faster if chunks follow each other in parts, either. */
+        candidate->cut_from_bytes = (uint64_t)g_rand_int_range(random, 0, 2);
         for (int i = 0; i < 3; i++) {
             struct plan *plan = random_policy_plan(f, candidate, random);
             if (plan) /* its chunks may not leave enough room at home on the device */

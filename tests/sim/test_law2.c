@@ -188,6 +188,7 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
         .spread = g_rand_boolean(random)};
     retention_choose(candidate->retention, &bias);
     retention_improve(candidate->retention, random, 50, NULL);
+    candidate->cut_from_bytes = LAYOUT_ALIGNMENT * (uint64_t)pick(random, 0, 40);
     struct moment_times *times = NULL;
     struct plan *plan = candidate_plan(candidate, &options, &times);
     if (g_rand_boolean(random)) {
