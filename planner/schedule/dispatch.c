@@ -143,6 +143,7 @@ static void write_back(struct dispatcher *w, uint32_t index)
     w->link_ns[D2H] = w->valid_ns[chunk] = w->end_ns[index] = end_ns;
     w->unsent[chunk] = NO_INDEX;
     w->sent[index] = (struct sent){w->now, end_ns};
+    interval->lead_ns = other_parts_ns(w, chunk, D2H);
     interval->turn = ++w->turn;
     if (w->unused[index]) {
         leave(w, index, wrap(w, w->now - 1 - last_use), end_ns);
@@ -284,8 +285,7 @@ static void issue(struct dispatcher *w, uint64_t fetch, int64_t start, int64_t a
     int way = way_of(w, interval);
     int64_t copied_ns = way == NETWORK ? (int64_t)w->job->shards_ns[chunk] : 0;
     w->begin_ns[index] = start - copied_ns;
-    if (way == H2D)
-        interval->follows_ns = MIN(other_parts_ns(w, chunk, H2D), other_parts_ns(w, chunk, D2H));
+    interval->follow_ns = way == H2D ? other_parts_ns(w, chunk, H2D) : 0;
     if (copied_ns)
         w->link_ns[H2D] = shards_arrive(w, chunk);
     w->link_ns[way] = w->arrival_ns[chunk] =

@@ -28,15 +28,16 @@ struct interval {
     int32_t ready; /* the earliest `enter`: the previous interval is over, and the host has written
                       the chunk */
     int32_t flush; /* written back before this moment, ahead of leaving; or INTERVAL_NEVER */
-    int32_t release;    /* the earliest moment of its write-back: what it writes is written */
-    int32_t deadline;   /* the moment that wants what it writes: on the host, or its next use */
-    int32_t turn;       /* orders the write-backs of a moment */
-    int64_t begin_ns;   /* when its slot is first written, from the iteration's start */
-    int64_t lasts_ns;   /* from then until the end of the last use or write-back */
-    int64_t follows_ns; /* of both: how long after begin_ns another chunk's write-back from the slot
-                           may go on, while this chunk comes in parts */
-    bool fetch;         /* otherwise allocated without a copy */
-    bool write_back;    /* dirty when it leaves, and not flushed before */
+    int32_t release;   /* the earliest moment of its write-back: what it writes is written */
+    int32_t deadline;  /* the moment that wants what it writes: on the host, or its next use */
+    int32_t turn;      /* orders the write-backs of a moment */
+    int64_t begin_ns;  /* when its slot is first written, from the iteration's start */
+    int64_t lasts_ns;  /* from then until the end of the last use or write-back */
+    int64_t follow_ns; /* how long the parts of its fetch take besides the first */
+    int64_t lead_ns;   /* how long the parts of its write-back take besides the first: a chunk that
+                          comes in parts may follow them */
+    bool fetch;        /* otherwise allocated without a copy */
+    bool write_back;   /* dirty when it leaves, and not flushed before */
 };
 
 struct intervals {

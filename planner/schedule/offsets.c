@@ -12,6 +12,7 @@ enum { ATTEMPTS = 6, INTERVALS_MOST = 4000, PAIRS_MOST = 4000000 };
 struct live_range {
     uint32_t enter, length;      /* moments */
     uint64_t begin_ns, lasts_ns; /* cyclic in the period, if that is known */
+    uint64_t follow_ns, lead_ns; /* as in struct interval */
     uint64_t bytes;
 };
 
@@ -55,11 +56,13 @@ static uint64_t bytes_of(const struct offsets *o, uint32_t index)
 static void set_range(struct offsets *o, uint32_t index, int32_t end)
 {
     const struct interval *interval = interval_at(o, index);
-    int64_t follows_ns = MIN(interval->follows_ns, interval->lasts_ns);
-    o->ranges[index] = (struct live_range){
-        intervals_moment(o->intervals, interval->enter), (uint32_t)(end - interval->enter),
-        (uint64_t)(interval->begin_ns + follows_ns), (uint64_t)(interval->lasts_ns - follows_ns),
-        o->intervals->reuses->slot_bytes[interval->chunk]};
+    o->ranges[index] = (struct live_range){intervals_moment(o->intervals, interval->enter),
+                                           (uint32_t)(end - interval->enter),
+                                           (uint64_t)interval->begin_ns,
+                                           (uint64_t)interval->lasts_ns,
+                                           (uint64_t)interval->follow_ns,
+                                           (uint64_t)interval->lead_ns,
+                                           o->intervals->reuses->slot_bytes[interval->chunk]};
 }
 
 static bool begins_within(uint32_t enter, const struct live_range *range, uint32_t moment_count)
@@ -69,12 +72,15 @@ static bool begins_within(uint32_t enter, const struct live_range *range, uint32
     return after < range->length;
 }
 
-/* Returns whether a chunk that comes at `begin_ns` would wait too long for this one to leave. */
-static bool waits(const struct offsets *o, uint64_t begin_ns, const struct live_range *range)
+/* Returns whether a chunk that comes would wait too long for one that leaves. */
+static bool waits(const struct offsets *o, const struct live_range *comes,
+                  const struct live_range *leaves)
 {
-    uint64_t after = begin_ns >= range->begin_ns ? begin_ns - range->begin_ns
-                                                 : begin_ns + o->period_ns - range->begin_ns;
-    return after + o->tolerance_ns < range->lasts_ns;
+    uint64_t after = comes->begin_ns >= leaves->begin_ns
+                         ? comes->begin_ns - leaves->begin_ns
+                         : comes->begin_ns + o->period_ns - leaves->begin_ns;
+    uint64_t behind = MIN(comes->follow_ns, leaves->lead_ns);
+    return after + behind + o->tolerance_ns < leaves->lasts_ns;
 }
 
 /* Returns whether both hold their slots at some moment or, by time, one would wait for the other.
@@ -84,7 +90,7 @@ static bool overlap(const struct offsets *o, const struct live_range *a, const s
     uint32_t n = o->intervals->reuses->moment_count;
     if (begins_within(b->enter, a, n) || begins_within(a->enter, b, n))
         return true;
-    return o->by_time && (waits(o, b->begin_ns, a) || waits(o, a->begin_ns, b));
+    return o->by_time && (waits(o, b, a) || waits(o, a, b));
 }
 
 /* Returns the mask of the parts from the part of moment `first` to the part of moment `last`. */

@@ -323,8 +323,8 @@ static uint8_t *find_leavers(const struct candidate *candidate)
     return leaves;
 }
 
-struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t slack_bytes,
-                                     bool leaves_late)
+struct intervals *candidate_dispatch(const struct candidate *candidate,
+                                     const struct walk_options *options)
 {
     g_autofree uint8_t *leavers = find_leavers(candidate);
     g_autofree uint64_t *shards_ns = network_link_times(
@@ -333,17 +333,18 @@ struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t
     g_autofree uint64_t *d2h_ns = copy_times(candidate, MOVER_D2H);
     g_autofree uint64_t *received_ns = activation_times(candidate, MOVER_H2D);
     g_autofree uint64_t *sent_ns = activation_times(candidate, MOVER_D2H);
-    const struct dispatch_job job = {.trace = candidate->trace,
-                                     .accesses = candidate->accesses,
-                                     .copy_ns = {h2d_ns, d2h_ns},
-                                     .cut_from_bytes = candidate->cut_from_bytes,
-                                     .activations_ns = {received_ns, sent_ns},
-                                     .gathering = candidate->network->gathering,
-                                     .gather_ns = candidate->network->gather_ns,
-                                     .exchange_ns = candidate->network->exchange_ns,
-                                     .shards_ns = shards_ns,
-                                     .slack_bytes = (int64_t)slack_bytes,
-                                     .leaves_late = leaves_late};
+    const struct dispatch_job job = {
+        .trace = candidate->trace,
+        .accesses = candidate->accesses,
+        .copy_ns = {h2d_ns, d2h_ns},
+        .cut_from_bytes = options->as_wholes ? 0 : candidate->cut_from_bytes,
+        .activations_ns = {received_ns, sent_ns},
+        .gathering = candidate->network->gathering,
+        .gather_ns = candidate->network->gather_ns,
+        .exchange_ns = candidate->network->exchange_ns,
+        .shards_ns = shards_ns,
+        .slack_bytes = (int64_t)options->slack_bytes,
+        .leaves_late = options->leaves_late};
     return intervals_new_dispatched(candidate->retention, &job);
 }
 

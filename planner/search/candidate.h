@@ -62,13 +62,20 @@ struct plan *candidate_plan_still(const struct candidate *candidate,
                                   const struct interval_options *options,
                                   struct moment_times **times);
 
+/* How a schedule is made. Which way is better differs. */
+struct walk_options {
+    uint64_t slack_bytes; /* that fetches ahead leave free */
+    bool leaves_late; /* chunks that wait for the link beyond the end of the iteration keep their
+                         addresses as long as the schedule says; otherwise they leave after their
+                         last uses, so that others may have their addresses, but may wait there */
+    bool as_wholes;   /* the schedule does not rely on chunks that follow each other in parts, since
+                         addresses may not allow it */
+};
+
 /* Returns a schedule by dispatch() of what is retained. Its period is the duration of an iteration
- * if addresses cause no waits. Fetches ahead leave `slack_bytes` free. With `leaves_late`, chunks
- * that wait for the link beyond the end of the iteration keep their addresses as long as the
- * schedule says; otherwise they leave after their last uses, so that others may have their
- * addresses, but may wait there. Which is better differs. Free the result with intervals_free. */
-struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t slack_bytes,
-                                     bool leaves_late);
+ * if addresses cause no waits. Free it with intervals_free. */
+struct intervals *candidate_dispatch(const struct candidate *candidate,
+                                     const struct walk_options *options);
 
 /* How the schedule's chunks get addresses. Chunks share an address by its moments or by its times,
  * and are fetched later where there is no address for all of the time; if there are none at all,

@@ -176,10 +176,10 @@ struct walked {
 };
 
 static struct walked try_walk(const struct trial_context *context,
-                              const struct candidate *candidate, uint64_t slack_bytes,
-                              bool leaves_late, struct trial *trial)
+                              const struct candidate *candidate, const struct walk_options *options,
+                              struct trial *trial)
 {
-    struct intervals *dispatched = candidate_dispatch(candidate, slack_bytes, leaves_late);
+    struct intervals *dispatched = candidate_dispatch(candidate, options);
     double seconds = (double)dispatched->period_ns * 1e-9;
     struct walked walked = {seconds, may_lead(context, trial, seconds), dispatched->waits};
     if (walked.leads)
@@ -232,10 +232,15 @@ static bool try_dispatched(const struct trial_context *context, const struct can
     for (uint32_t i = 0; i < slacks.count; i++) {
         uint64_t slack = slacks.quarters[i] * largest / 4;
         const struct plan *before = trial->plan;
-        struct walked walked = try_walk(context, candidate, slack, false, trial);
+        struct walk_options options = {.slack_bytes = slack};
+        struct walked walked = try_walk(context, candidate, &options, trial);
         least = fmin(least, walked.seconds);
+        options.leaves_late = true;
         if (may_leave_late(context, candidate, &walked, slack, trial))
-            try_walk(context, candidate, slack, true, trial);
+            try_walk(context, candidate, &options, trial);
+        options = (struct walk_options){.slack_bytes = slack, .as_wholes = true};
+        if (candidate->cut_from_bytes && trial->effort > EFFORT_0)
+            try_walk(context, candidate, &options, trial);
         if (trial->plan != before && (trial->effort != EFFORT_0 || slacks.count == 1))
             trial->slack = (int32_t)slacks.quarters[i];
         if (!trial->plan)

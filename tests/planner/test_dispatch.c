@@ -182,7 +182,7 @@ static void test_a_slow_link_serves_the_host_first(void)
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random, 1, 2, 120u << 20);
-        struct intervals *dispatched = candidate_dispatch(f.candidate, 0, false);
+        struct intervals *dispatched = candidate_dispatch(f.candidate, &(struct walk_options){0});
         double by_moment = check_plan(&f, dispatched, false);
         double by_time = check_plan(&f, dispatched, true), seconds = MIN(by_moment, by_time);
         g_test_message("%.4f s, in the order of use %.4f s", seconds, seconds_in_order_of_use(&f));
@@ -199,7 +199,7 @@ static void test_a_slow_link_serves_the_host_first(void)
 static double seconds_of_moving(const struct fixture *f, double *walk)
 {
     struct moment_times *times;
-    struct intervals *dispatched = candidate_dispatch(f->candidate, 0, false);
+    struct intervals *dispatched = candidate_dispatch(f->candidate, &(struct walk_options){0});
     struct plan *plan = candidate_plan_dispatched(f->candidate, dispatched, ADDRESSES_MOVING,
                                                   &times);
     double seconds = plan->predicted.iteration_seconds;
@@ -240,7 +240,8 @@ static void test_large_chunks_wait_little(void)
 /* Returns the seconds of the best plan of a schedule. */
 static double best_of_addresses(const struct fixture *f, bool leaves_late, bool *waits)
 {
-    struct intervals *dispatched = candidate_dispatch(f->candidate, 0, leaves_late);
+    struct intervals *dispatched =
+        candidate_dispatch(f->candidate, &(struct walk_options){.leaves_late = leaves_late});
     double least = INFINITY;
     for (int how = ADDRESSES_BY_MOMENT; how <= ADDRESSES_MOVING; how++) {
         struct moment_times *times;
@@ -319,7 +320,7 @@ static void test_the_network_is_a_queue(void)
         struct fixture f;
         double network = g_rand_double_range(random, 2e9, 2e10);
         set_up_ranks(&f, network, "h2d=25GB/s,d2h=25GB/s", 128u << 20);
-        struct intervals *dispatched = candidate_dispatch(f.candidate, 0, false);
+        struct intervals *dispatched = candidate_dispatch(f.candidate, &(struct walk_options){0});
         double by_moment = check_plan(&f, dispatched, false);
         double by_time = check_plan(&f, dispatched, true), seconds = MIN(by_moment, by_time);
         g_test_message("%.5f s, the walk %.5f s, in the order of use %.5f s", seconds,

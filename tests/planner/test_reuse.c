@@ -171,7 +171,10 @@ static struct plan *plan_dispatched(const struct fixture *f, GRand *random,
                                     struct moment_times **times)
 {
     uint64_t slack = (uint64_t)g_rand_int_range(random, 0, 1 << 14);
-    struct intervals *dispatched = candidate_dispatch(f->candidate, slack, g_rand_boolean(random));
+    struct intervals *dispatched = candidate_dispatch(
+        f->candidate, &(struct walk_options){.slack_bytes = slack,
+                                             .leaves_late = g_rand_boolean(random),
+                                             .as_wholes = g_rand_boolean(random)});
     struct plan *plan = candidate_plan_dispatched(f->candidate, dispatched, g_rand_boolean(random),
                                                   times);
     g_assert_true(plan || !*times);
