@@ -66,7 +66,7 @@ struct plan {
     uint64_t nvme_block_bytes; /* the transfers of the file are cut into blocks of this size, */
     uint32_t nvme_depth;       /* this many of which are under way; 0, 0: the run decides */
     uint64_t cut_from_bytes;   /* chunks of at least so many copy bytes are copied over the link in
-                                    parts (plan_cuts); 0: none is */
+                                    parts (chunks/parts.h); 0: none is */
     uint64_t *initial_address; /* [chunk_count] on the device at the start, or NO_ADDRESS */
 
     uint32_t moment_count, action_count;
@@ -97,12 +97,6 @@ static inline bool plan_nvme_blocks_fit(uint64_t block_bytes, uint64_t depth)
 static inline bool plan_in_nvme(const struct plan *plan, chunk_id chunk)
 {
     return plan->nvme_address && plan->nvme_address[chunk] != NO_ADDRESS;
-}
-
-/* Returns whether a chunk of so many copy bytes goes over the link in parts (chunks/parts.h). */
-static inline bool plan_cuts(const struct plan *plan, uint64_t copy_bytes)
-{
-    return plan->cut_from_bytes && copy_bytes >= plan->cut_from_bytes;
 }
 
 /* Returns a budget of NVMe in which plans of any policy have room, or 0 if this plan has no NVMe:

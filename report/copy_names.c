@@ -30,11 +30,10 @@ struct planned_copy {
 static void add_copy(GArray *copies, const struct plan *plan, const struct plan_action *action)
 {
     uint64_t bytes = plan->layout->chunks[action->chunk].copy_bytes;
-    uint32_t parts = plan_cuts(plan, bytes) ? COPY_PARTS : 1;
+    uint32_t parts = copy_is_cut(plan->cut_from_bytes, bytes) ? COPY_PARTS : 1;
     for (uint32_t part = 0; part < parts; part++) {
-        const struct planned_copy copy = {action, parts == 1 ? bytes
-                                                             : copy_part_offset(bytes, part + 1) -
-                                                                   copy_part_offset(bytes, part)};
+        const struct planned_copy copy = {action,
+                                          parts == 1 ? bytes : copy_part_bytes(bytes, part)};
         g_array_append_val(copies, copy);
     }
 }

@@ -1,6 +1,7 @@
 #include "sim/clock.h"
 
 #include "chunks/gathering.h"
+#include "chunks/parts.h"
 #include "sim/timing.h"
 
 #include <string.h>
@@ -141,8 +142,9 @@ static uint32_t hash_size(uint64_t bytes)
 static struct costs_copy copy_time(const struct sim_job *job, enum mover_queue queue,
                                    uint64_t bytes, uint64_t host_end)
 {
-    return plan_cuts(job->plan, bytes) ? costs_part(job->costs, queue, bytes, host_end)
-                                       : costs_copy(job->costs, queue, bytes, host_end);
+    return copy_is_cut(job->plan->cut_from_bytes, bytes)
+               ? costs_part(job->costs, queue, bytes, host_end)
+               : costs_copy(job->costs, queue, bytes, host_end);
 }
 
 /* Finds what copies and moves take. Chunks have few sizes, so most of them find that the last chunk

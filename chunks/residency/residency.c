@@ -121,14 +121,14 @@ static struct mover_copy copy_of(const struct residency *r, chunk_id chunk, uint
 
 static bool is_cut(const struct residency *r, chunk_id chunk)
 {
-    return plan_cuts(r->plan, r->plan->layout->chunks[chunk].copy_bytes);
+    return copy_is_cut(r->plan->cut_from_bytes, r->plan->layout->chunks[chunk].copy_bytes);
 }
 
 static struct mover_copy part_of(const struct mover_copy *whole, uint32_t part)
 {
     struct mover_copy copy = *whole;
     copy.offset = copy_part_offset(whole->copy_bytes, part);
-    copy.copy_bytes = copy_part_offset(whole->copy_bytes, part + 1) - copy.offset;
+    copy.copy_bytes = copy_part_bytes(whole->copy_bytes, part);
     copy.part = part;
     return copy;
 }

@@ -94,8 +94,7 @@ static int64_t idle_from(const struct dispatcher *w, int way)
 
 static bool is_cut(const struct dispatcher *w, chunk_id chunk)
 {
-    uint64_t from_bytes = w->job->cut_from_bytes;
-    return from_bytes && w->intervals->reuses->copy_bytes[chunk] >= from_bytes;
+    return copy_is_cut(w->job->cut_from_bytes, w->intervals->reuses->copy_bytes[chunk]);
 }
 
 /* Returns what the other parts of a copy take besides one; 0 if the chunk is copied as a whole. */

@@ -229,11 +229,10 @@ static struct moment_times *predict_times(const struct candidate *candidate, str
 static uint64_t *copy_times(const struct candidate *candidate, enum mover_queue queue)
 {
     const struct costs *costs = candidate->job->costs;
-    uint64_t from_bytes = candidate->cut_from_bytes;
     uint64_t *ns = g_new(uint64_t, candidate->layout->chunk_count);
     for (uint32_t c = 0; c < candidate->layout->chunk_count; c++) {
         uint64_t bytes = candidate->layout->chunks[c].copy_bytes;
-        ns[c] = from_bytes && bytes >= from_bytes
+        ns[c] = copy_is_cut(candidate->cut_from_bytes, bytes)
                     ? COPY_PARTS * costs_part(costs, queue, bytes, 0).alone_ns
                     : costs_copy(costs, queue, bytes, 0).alone_ns;
     }

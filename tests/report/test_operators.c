@@ -61,7 +61,7 @@ static void test_kernels(void)
 static void add_bytes(GArray *all, const struct plan *plan, uint64_t bytes)
 {
     uint64_t rest = bytes;
-    for (uint32_t part = 1; plan_cuts(plan, bytes) && part < COPY_PARTS; part++) {
+    for (uint32_t part = 1; copy_is_cut(plan->cut_from_bytes, bytes) && part < COPY_PARTS; part++) {
         uint64_t own = bytes * part / COPY_PARTS - bytes * (part - 1) / COPY_PARTS;
         g_array_append_val(all, own);
         rest -= own;
