@@ -13,7 +13,7 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from . import _session, annotate
+from . import _alone, _session, annotate
 
 
 def _holds(tensor):
@@ -45,9 +45,15 @@ _MOVES = {"to", "cuda", "cpu", "xpu", "type"}
 
 
 def _is_device(value):
-    if isinstance(value, torch.device):
+    if isinstance(value, torch.device) or type(value) is int:
         return True
     return isinstance(value, str) and value.partition(":")[0] in ("cpu", "cuda", "mps", "xpu")
+
+
+def _full_lengths(padded, batch_first):
+    """Returns lengths of rows without padding: what the program says of them has no values."""
+    steps, rows = (1, 0) if batch_first else (0, 1)
+    return torch.full((padded.shape[rows],), padded.shape[steps], dtype=torch.int64, device="cpu")
 
 
 class _Lacking(NotImplementedError):
@@ -69,6 +75,9 @@ class _OnMeta(TorchFunctionMode):
                 return _VALUES[name](*arguments, **keywords)
             if name in ("cuda", "cpu", "xpu", "pin_memory"):
                 return first
+        if name == "_pack_padded_sequence":
+            padded, _, batch_first = arguments
+            arguments = (padded, _full_lengths(padded, batch_first), batch_first)
         if name in _MOVES:
             arguments = tuple("meta" if _is_device(value) else value for value in arguments)
         if keywords.get("device") is not None:
@@ -145,14 +154,6 @@ def _allow_fused():
     optimizers.register_optimizer_step_pre_hook(unfuse)
 
 
-def _ignore_devices():
-    """Lets calls that choose a device, or wait for one, do nothing: there may be none."""
-    for owner, name in ((torch, "set_default_device"), (torch.cuda, "set_device"),
-                        (torch.cuda, "synchronize"), (torch.cuda, "reset_peak_memory_stats")):
-        setattr(owner, name, functools.wraps(getattr(owner, name))(lambda *_, **__: None))
-    torch.cuda.current_device = functools.wraps(torch.cuda.current_device)(lambda: 0)
-
-
 def _take_arrays():
     """Puts tensors that a program makes of NumPy's arrays on the meta device, too."""
     original = torch.from_numpy
@@ -200,7 +201,9 @@ def run(arguments):
     _ignore_compile()
     _disable_scalers()
     torch.set_default_device("meta")
-    _ignore_devices()
+    _alone.pretend_gpu()
+    _alone.pretend_rank()
+    _alone.ignore_anomalies()
     torch.get_default_device = lambda: torch.device("cpu")  # generators are made for it
     try:
         with _OnMeta():

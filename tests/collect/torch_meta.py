@@ -141,6 +141,139 @@ for _ in range(5):
     optimizer.step()
     optimizer.zero_grad()
 """
+# Asks for a GPU, its room and its streams, and measures how long it takes.
+ON_GPU = """
+import torch
+assert torch.cuda.is_available() and torch.cuda.device_count(), "needs a GPU"
+free, total = torch.cuda.mem_get_info()
+print(torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0).total_memory, free / total)
+torch.cuda.manual_seed_all(1)
+torch.autograd.set_detect_anomaly(True)
+model = torch.nn.Linear(64, 64, device="cuda")
+optimizer = torch.optim.AdamW(model.parameters())
+start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+stream = torch.cuda.Stream()
+for _ in range(6):
+    start.record()
+    with torch.cuda.stream(stream):
+        x = torch.ones(4, 64).cuda(non_blocking=True)
+    torch.cuda.current_stream().wait_stream(stream)
+    x.record_stream(torch.cuda.current_stream())
+    with torch.autograd.detect_anomaly(check_nan=False):
+        model(x).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    end.record()
+    torch.cuda.synchronize()
+    print(start.elapsed_time(end), torch.cuda.max_memory_allocated() / 2**20, torch.cuda.memory_summary())
+    torch.cuda.empty_cache()
+"""
+# The same loop on one rank, and as a launcher starts it on several: replicated, with shards, and from a parent.
+RANKS = {"alone": """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+module = model
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(6):
+    for _ in range(2):
+        model(torch.randn(8, 64)).sum().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+""", "replicated": """
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+dist.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+module = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).to(rank)
+model = DDP(module, device_ids=[rank])
+optimizer = torch.optim.AdamW(model.parameters())
+data = TensorDataset(torch.randn(96, 64))
+for i, (x,) in enumerate(DataLoader(data, batch_size=8, sampler=DistributedSampler(data))):
+    if i % 2 == 0:
+        with model.no_sync():
+            model(x.to(rank)).sum().backward()
+        continue
+    loss = model(x.to(rank)).sum()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.module.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    dist.all_reduce(loss, op=dist.ReduceOp.AVG)
+    dist.barrier()
+    print(dist.get_rank(), loss.item() / dist.get_world_size())
+dist.destroy_process_group()
+""", "sharded": """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+dist.init_process_group(backend="nccl")
+torch.cuda.set_device(dist.get_rank())
+mesh = init_device_mesh("cuda", (dist.get_world_size(),))
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).cuda()
+for layer in model:
+    fully_shard(layer, mesh=mesh["dp"], mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+fully_shard(model, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(6):
+    for _ in range(2):
+        model(torch.randn(8, 64, device="cuda")).sum().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+""", "spawned": """
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def train(rank, world):
+    os.environ["MASTER_ADDR"] = "localhost"
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    model = FSDP(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)),
+                 device_id=rank)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(6):
+        for _ in range(2):
+            model(torch.randn(8, 64).to(rank)).sum().backward()
+        model.clip_grad_norm_(1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses = [None] * world
+        dist.all_gather_object(losses, rank)
+        print(losses)
+
+if __name__ == "__main__":
+    world = torch.cuda.device_count()
+    mp.spawn(train, args=(world,), nprocs=world, join=True)
+"""}
+# Rows of several lengths, whose values are unknown.
+PACKED = """
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.recurrent = torch.nn.LSTM(32, 64, batch_first=True)
+        self.head = torch.nn.Linear(64, 10)
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        hidden, read = pad_packed_sequence(self.recurrent(packed)[0], batch_first=True)
+        assert hidden.shape == (4, 12, 64) and len(read) == 4, hidden.shape
+        return self.head(hidden)
+model = Tagger()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(5):
+    model(torch.ones(4, 12, 32), torch.tensor([12, 6, 8, 10])).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 # Experts that run only if a row chooses them.
 CHOSEN = """
 import torch
@@ -297,6 +430,32 @@ def check_compiled(folder, programs):
     check({"forward 0", "backward 1"} <= names, f"operators {names}")
 
 
+def check_gpu(folder, programs):
+    """There is none, and nothing is asked of its driver."""
+    (folder / "on_gpu.py").write_text(ON_GPU)
+    status, out, errors = plan(programs, folder, "on_gpu.py")
+    check(status == 0, f"{status}: {out}{errors}")
+
+
+def check_packed(folder, programs):
+    (folder / "packed.py").write_text(PACKED)
+    status, out, errors = plan(programs, folder, "packed.py")
+    check(status == 0, f"{status}: {out}{errors}")
+
+
+def check_ranks(folder, programs):
+    """A loop of several ranks is recorded as one rank's that shares nothing."""
+    found = {}
+    for name, text in RANKS.items():
+        (folder / f"{name}.py").write_text(text)
+        status, out, errors = plan(programs, folder, f"{name}.py")
+        check(status == 0, f"{name}: {status}: {out}{errors}")
+        trace = Trace(folder / f"{name}.pstar")
+        found[name] = (sorted(trace.tensors.values()), int(trace.meta["micro_batches"]),
+                       [operator.replace("module.", "") for operator, *_ in trace.operators])
+        check(found[name] == found["alone"], f"{name}: {found[name]}, not {found['alone']}")
+
+
 def check_chosen(folder, programs):
     """What the step does not use is named, because it may be used elsewhere."""
     (folder / "chosen.py").write_text(CHOSEN)
@@ -361,6 +520,9 @@ def main():
         check_reads(folder, programs)
         check_devices(folder, programs)
         check_compiled(folder, programs)
+        check_gpu(folder, programs)
+        check_packed(folder, programs)
+        check_ranks(folder, programs)
         check_chosen(folder, programs)
         check_nvme(folder, programs)
         check_turns(folder, programs)
