@@ -274,6 +274,35 @@ for _ in range(5):
     optimizer.step()
     optimizer.zero_grad()
 """
+# Attention, in a layer whose activations are kept and in one that runs again.
+ATTENDS = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
+    def forward(self, x):
+        q, k, v = (part.view(2, 256, 4, 16).transpose(1, 2) for part in self.inside(x).split(64, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(y.transpose(1, 2).reshape(2, 256, 64))
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept, self.again = Layer(), Layer()
+    def forward(self, x):
+        return checkpoint(self.again, self.kept(x), use_reentrant=False)
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(6):
+    model(torch.ones(2, 256, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+# The same with scores that have a bias of their own, which is trained.
+BIASED = ATTENDS.replace("is_causal=True", "self.bias").replace(
+    "nn.Linear(64, 64)", "nn.Linear(64, 64)\n        self.bias = nn.Parameter(torch.zeros(1, 4, 256, 256))")
 # Experts that run only if a row chooses them.
 CHOSEN = """
 import torch
@@ -338,10 +367,9 @@ for _ in range(5):
 """
 
 
-def collected(programs, folder, *before):
+def collected(programs, folder, script=SCRIPT):
     """Returns the trace of the script's step on this machine, with annotations in the script."""
-    text = SCRIPT.replace("loss_function =", "import pstar_torch\n"
-                          "pstar_torch.annotate(model, optimizer)\nloss_function =")
+    text = script.replace("\nfor ", "\nimport pstar_torch\npstar_torch.annotate(model, optimizer)\nfor ", 1)
     (folder / "here.py").write_text(text)
     subprocess.run([programs / "pstar-collect", "-o", "here.pstar", "--", sys.executable,
                     "here.py", "64"], cwd=folder, check=True, stdout=subprocess.DEVNULL,
@@ -437,6 +465,20 @@ def check_gpu(folder, programs):
     check(status == 0, f"{status}: {out}{errors}")
 
 
+def check_attention(folder, programs):
+    """Attention keeps what it keeps elsewhere, and no scores."""
+    (folder / "attends.py").write_text(ATTENDS)
+    status, out, errors = plan(programs, folder, "attends.py")
+    check(status == 0, f"{status}: {out}{errors}")
+    meta, here = Trace(folder / "attends.pstar"), collected(programs, folder, ATTENDS)
+    check(max(meta.non_model) == max(here.non_model), f"the peaks {max(meta.non_model)}, {max(here.non_model)} differ")
+    (folder / "biased.py").write_text(BIASED)
+    status, out, errors = plan(programs, folder, "biased.py")
+    check(status == 0, f"{status}: {out}{errors}")
+    biased, kept = Trace(folder / "biased.pstar"), collected(programs, folder, BIASED)
+    check(max(biased.non_model) < max(kept.non_model), "scores are kept")
+
+
 def check_packed(folder, programs):
     (folder / "packed.py").write_text(PACKED)
     status, out, errors = plan(programs, folder, "packed.py")
@@ -521,6 +563,7 @@ def main():
         check_devices(folder, programs)
         check_compiled(folder, programs)
         check_gpu(folder, programs)
+        check_attention(folder, programs)
         check_packed(folder, programs)
         check_ranks(folder, programs)
         check_chosen(folder, programs)
