@@ -11,9 +11,11 @@ import torch
 from torch import nn
 from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, resolve_name
+from torch.utils import checkpoint as checkpoints
 
 from . import _alone, _session, annotate
+from ._autocast import Autocast
 
 
 def _holds(tensor):
@@ -64,6 +66,10 @@ class _OnMeta(TorchFunctionMode):
     """Puts every tensor on the meta device, whatever device the program asks for. Values that the
     program reads are made up."""
 
+    def __init__(self):
+        super().__init__()
+        self.autocast = Autocast()
+
     def __torch_function__(self, function, types, arguments=(), keywords=None):
         keywords = dict(keywords or {})
         name = getattr(function, "__name__", "")
@@ -83,6 +89,7 @@ class _OnMeta(TorchFunctionMode):
         if keywords.get("device") is not None:
             keywords["device"] = "meta"
         keywords.pop("pin_memory", None)
+        arguments, keywords = self.autocast.arguments(name, arguments, keywords)
         try:
             result = function(*arguments, **keywords)
         except NotImplementedError as error:
@@ -95,6 +102,21 @@ class _OnMeta(TorchFunctionMode):
             return nn.Parameter(result.to("meta"), result.requires_grad) \
                 if isinstance(result, nn.Parameter) else result.to("meta")
         return result
+
+
+def _keep_within(mode):
+    """Lets layers that run again in backward run within the mode, as the first time."""
+    original = checkpoints.checkpoint
+
+    @functools.wraps(original)
+    def checkpoint(function, *arguments, **keywords):
+        def run(*own, **named):
+            if mode in _get_current_function_mode_stack():
+                return function(*own, **named)
+            with mode:
+                return function(*own, **named)
+        return original(run, *arguments, **keywords)
+    checkpoints.checkpoint = checkpoint
 
 
 class _Annotator:
@@ -233,8 +255,10 @@ def run(arguments):
     _alone.pretend_rank()
     _alone.ignore_anomalies()
     torch.get_default_device = lambda: torch.device("cpu")  # generators are made for it
+    mode = _OnMeta()
+    _keep_within(mode)
     try:
-        with _OnMeta():
+        with mode:
             runpy.run_path(arguments[0], run_name="__main__")
     except _Lacking as error:
         print(f"pstar_torch: {arguments[0]}: {error}", file=sys.stderr)

@@ -303,6 +303,37 @@ for _ in range(6):
 # The same with scores that have a bias of their own, which is trained.
 BIASED = ATTENDS.replace("is_causal=True", "self.bias").replace(
     "nn.Linear(64, 64)", "nn.Linear(64, 64)\n        self.bias = nn.Parameter(torch.zeros(1, 4, 256, 256))")
+# Products in bf16, whose parameters are in fp32, and a layer that runs again.
+AUTOCAST = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.out = nn.Linear(64, 256), nn.Linear(256, 64)
+    def forward(self, x):
+        return x + self.out(nn.functional.gelu(self.wide(x)))
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers, self.head = nn.ModuleList(Layer() for _ in range(3)), nn.Linear(64, 10)
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            x = checkpoint(layer, x, use_reentrant=False) if i == 1 else layer(x)
+        return self.head(x) @ torch.ones(10, 10)
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(6):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(torch.ones(128, 64)).float().square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+# As scripts for GPUs write it; sums and norms are in fp32.
+AMP = AUTOCAST.replace('torch.autocast("cpu", dtype=torch.bfloat16)', "torch.cuda.amp.autocast()").replace(
+    "return x + self", "return nn.functional.layer_norm(x, (64,)).softmax(-1) + self")
 # Experts that run only if a row chooses them.
 CHOSEN = """
 import torch
@@ -479,6 +510,24 @@ def check_attention(folder, programs):
     check(max(biased.non_model) < max(kept.non_model), "scores are kept")
 
 
+def saved_bytes(trace):
+    return sum(nbytes for _, nbytes, _, _, kept in trace.buffers if kept)
+
+
+def check_autocast(folder, programs):
+    """Autocast casts what it casts elsewhere, also in layers that run again."""
+    (folder / "cast.py").write_text(AUTOCAST)
+    status, out, errors = plan(programs, folder, "cast.py")
+    check(status == 0, f"{status}: {out}{errors}")
+    meta, here = Trace(folder / "cast.pstar"), collected(programs, folder, AUTOCAST)
+    check(sorted(meta.accesses) == sorted(here.accesses), "accesses differ")
+    found = [(max(trace.non_model), saved_bytes(trace)) for trace in (meta, here)]
+    check(found[0] == found[1], f"peaks and saved activations {found} differ")
+    (folder / "amp.py").write_text(AMP)
+    status, out, errors = plan(programs, folder, "amp.py")
+    check(status == 0, f"{status}: {out}{errors}")
+
+
 def check_packed(folder, programs):
     (folder / "packed.py").write_text(PACKED)
     status, out, errors = plan(programs, folder, "packed.py")
@@ -564,6 +613,7 @@ def main():
         check_compiled(folder, programs)
         check_gpu(folder, programs)
         check_attention(folder, programs)
+        check_autocast(folder, programs)
         check_packed(folder, programs)
         check_ranks(folder, programs)
         check_chosen(folder, programs)
