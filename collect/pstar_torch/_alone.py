@@ -16,6 +16,8 @@ _ROOM = 1 << 40  # bytes of a GPU, more than any program asks for
 _LIBRARIES = {"site-packages", "dist-packages"}
 # Modules through which a program asks for variables of the environment.
 _ENVIRONMENT = {"os", "_collections_abc", "<frozen os>", "<frozen _collections_abc>"}
+# A function of transformers, which refuses to train in bf16 where there is no GPU.
+_MAY_ASK = "is_torch_bf16_gpu_available"
 # What a launcher of several ranks sets.
 _RANK = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
          "MASTER_PORT": "29500"}
@@ -28,6 +30,8 @@ def _asks_program(frame):
     while path.stem in _ENVIRONMENT and frame.f_back:
         frame = frame.f_back
         path = pathlib.Path(frame.f_code.co_filename)
+    if frame.f_code.co_name == _MAY_ASK:
+        return True
     return not _LIBRARIES & set(path.parts) and pathlib.Path(torch.__file__).parent not in path.parents
 
 

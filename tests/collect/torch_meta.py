@@ -6,6 +6,7 @@ nobody has.
 
 Returns 77 where PyTorch is missing.
 """
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -334,6 +335,19 @@ for _ in range(6):
 # As scripts for GPUs write it; sums and norms are in fp32.
 AMP = AUTOCAST.replace('torch.autocast("cpu", dtype=torch.bfloat16)', "torch.cuda.amp.autocast()").replace(
     "return x + self", "return nn.functional.layer_norm(x, (64,)).softmax(-1) + self")
+# A Trainer in bf16, which asks for a GPU.
+TRAINER = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        return {"input_ids": torch.arange(16), "labels": torch.arange(16)}
+model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=64, n_head=2, vocab_size=100, n_positions=32))
+arguments = TrainingArguments(output_dir="out", max_steps=8, bf16=True, gradient_checkpointing=True, report_to=[])
+Trainer(model=model, args=arguments, train_dataset=Rows()).train()
+"""
 # Experts that run only if a row chooses them.
 CHOSEN = """
 import torch
@@ -528,6 +542,15 @@ def check_autocast(folder, programs):
     check(status == 0, f"{status}: {out}{errors}")
 
 
+def check_trainer(folder, programs):
+    if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("accelerate") is None:
+        return
+    (folder / "trainer.py").write_text(TRAINER)
+    status, out, errors = plan(programs, folder, "trainer.py")
+    check(status == 0, f"{status}: {out}{errors}")
+    check(int(Trace(folder / "trainer.pstar").meta["micro_batches"]) == 1, "the step is several")
+
+
 def check_packed(folder, programs):
     (folder / "packed.py").write_text(PACKED)
     status, out, errors = plan(programs, folder, "packed.py")
@@ -614,6 +637,7 @@ def main():
         check_gpu(folder, programs)
         check_attention(folder, programs)
         check_autocast(folder, programs)
+        check_trainer(folder, programs)
         check_packed(folder, programs)
         check_ranks(folder, programs)
         check_chosen(folder, programs)
