@@ -394,7 +394,7 @@ bool request_plan(const struct plan_paths *paths, const struct trace *trace,
 {
     if (paths->nvme_bytes)
         return plan_with_nvme(paths, trace, options, scope, error);
-    struct variants_result *result = variants_search(trace, options, scope, error);
+    struct variants_result *result = variants_search_anew(trace, options, scope, error);
     if (!result) {
         least_explain(trace, options, scope, error);
         return false;

@@ -49,35 +49,17 @@ static struct variant *find_contender(const struct variant_search *c, guint from
     return best;
 }
 
-/* Keeps the better one of two baselines. */
-static void take_baseline(const struct variant_search *c, struct search_baseline *best,
-                          struct search_baseline *other)
-{
-    const struct plan_figures *a = &best->figures, *b = &other->figures;
-    enum objective objective = c->options->objective;
-    bool better =
-        other->name &&
-        (!best->name ||
-         objective_figure(objective, b->h2d_bytes + b->d2h_bytes, b->iteration_seconds) <
-             objective_figure(objective, a->h2d_bytes + a->d2h_bytes, a->iteration_seconds));
-    const struct search_baseline worse = *best;
-    if (better) {
-        *best = *other;
-        *other = worse;
-    }
-}
-
 void variants_take_result(struct variant_search *c, struct variant *variant,
                           struct search_result *result)
 {
     if (!result)
         return;
-    take_baseline(c, &c->full->policy, &result->policy);
-    take_baseline(c, &c->full->strategy, &result->strategy);
+    search_baselines_take_better(c->options->objective, c->full, result);
     c->full->plans_tried += result->plans_tried;
     c->slack = result->slack;
     c->stopped |= result->stopped && !c->deadline;
     variant->close |= result->close;
+    variant->far = result->far;
     variants_take_plan(c, variant, g_steal_pointer(&result->plan));
     search_result_free(result);
 }

@@ -48,12 +48,36 @@ static void describe(struct search *search, struct search_result *result)
     search->described = search->trials->len;
 }
 
+static void take_baseline(enum objective objective, struct search_baseline *best,
+                          struct search_baseline *other)
+{
+    const struct plan_figures *a = &best->figures, *b = &other->figures;
+    bool better =
+        other->name &&
+        (!best->name ||
+         objective_figure(objective, b->h2d_bytes + b->d2h_bytes, b->iteration_seconds) <
+             objective_figure(objective, a->h2d_bytes + a->d2h_bytes, a->iteration_seconds));
+    const struct search_baseline worse = *best;
+    if (better) {
+        *best = *other;
+        *other = worse;
+    }
+}
+
+void search_baselines_take_better(enum objective objective, struct search_result *result,
+                                  struct search_result *other)
+{
+    take_baseline(objective, &result->policy, &other->policy);
+    take_baseline(objective, &result->strategy, &other->strategy);
+}
+
 struct search_result *search_result_of(struct search *search, GError **error)
 {
     struct search_result *result = g_new0(struct search_result, 1);
     describe(search, result);
     result->stopped = g_atomic_int_get(&search->stop);
     result->close = search_is_over(search) && !result->stopped;
+    result->far = search->far;
     result->stage = search->stage;
     result->slack = search->context.incumbent ? search->context.incumbent->slack : SEARCH_NO_SLACK;
     result->plan = trials_choose(search->trials, search->options.objective);

@@ -20,8 +20,10 @@ enum {
     IDLE_MOST = 3,     /* rounds of changes in a row that gain less than LEAST_GAIN */
 };
 
-/* Changes go on while the plan takes so many times as long as its bound. */
-#define WIDE 1.03
+/* Changes go on while the plan takes more than WIDE times as long as its bound, and searches begin
+ * anew if it takes more than VERY_WIDE times as long. */
+#define WIDE      1.03
+#define VERY_WIDE 1.05
 
 /* Up to these times the best plan's, a baseline may become better with other parameters: in the
  * search that found this plan, and in others and in very long iterations. */
@@ -482,12 +484,17 @@ static void repeat_best(struct search *search)
     try_again(search, EFFORT_3, refined(search, FINALISTS_3));
 }
 
-bool search_is_far(const struct search *search)
+static bool is_above_bound(const struct search *search, double times)
 {
     const struct trial *best = search->context.incumbent;
     return best && search->context.strategies && search->options.objective == OBJECTIVE_TIME &&
            !search_is_over(search) &&
-           best->plan->predicted.iteration_seconds > WIDE * search->bound;
+           best->plan->predicted.iteration_seconds > times * search->bound;
+}
+
+bool search_is_far(const struct search *search)
+{
+    return is_above_bound(search, WIDE);
 }
 
 /* Returns whether thorough rounds are worth their time. */
@@ -542,6 +549,7 @@ static void search_deep(struct search *search)
 static void search_last(struct search *search)
 {
     search_thoroughly(search);
+    search->far = is_above_bound(search, VERY_WIDE);
     begin_stage(search, "timed policies and strategies with the plan's chunks");
     search_sweep_baselines(search);
 }

@@ -70,6 +70,7 @@ struct search_result {
     bool stopped;  /* before its end */
     bool proof_stopped; /* before its end: the certificate's bounds may be far too low */
     bool close;         /* the best plan is so near a bound that the search ended */
+    bool far;           /* the search came to its end with a plan far above its bound */
     const char *stage;  /* what the search did last, such as "placed the optimizer"; static text */
 };
 
@@ -78,6 +79,10 @@ struct search_result {
 struct search_result *search_plan(const struct trace *trace, const struct search_options *options,
                                   GError **error);
 void search_result_free(struct search_result *result);
+
+/* Exchanges baselines of the two results, so that the first one has the better ones. */
+void search_baselines_take_better(enum objective objective, struct search_result *result,
+                                  struct search_result *other);
 
 /* Returns the best plan of some dozens of trials, without baselines: of chunks as large as the mean
  * tensor with several shares of the updates on the host, of biases and shares around the best of

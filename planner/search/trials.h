@@ -198,6 +198,7 @@ struct search {
     GPtrArray *mixes;             /* [tensor_count] each, of placements */
     GRand *random;                /* of random changes */
     double bound;                 /* seconds; practically no plan is faster */
+    bool far;                     /* as in struct search_result */
     gint64 deadline;  /* microseconds, monotonic; 0 for no limit; waits for the first plan */
     gint stop, found; /* atomic; found: a trial has a plan */
     const struct plan *reported; /* the last one of options.found, which may be gone */

@@ -12,7 +12,7 @@ struct variant {
     struct plan *plan;     /* may be NULL */
     struct search *search; /* begun and not finished; NULL if it is finished, or was never begun */
     bool swept;            /* its search is finished, with the baselines that come last */
-    bool close;            /* its search ended at a bound */
+    bool close, far;       /* as in struct search_result */
     struct certificate_alternative alternative; /* owns the choices */
 };
 

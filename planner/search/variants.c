@@ -465,6 +465,7 @@ static struct variants_result *finish(struct variant_search *c)
                                              c->options->platform, NULL);
     plan_set_digest(result->best->plan, result->best->trace);
     result->best->stopped |= c->stopped;
+    result->best->far = c->best->far;
     return result;
 }
 

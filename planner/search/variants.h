@@ -38,6 +38,13 @@ struct variants_result {
 struct variants_result *variants_search(const struct trace *trace,
                                         const struct search_options *options, unsigned scope,
                                         GError **error);
+
+/* The same; but where the plan stays far above its bound, and a search is quick, up to two others
+ * follow with other random numbers, within the same limit of the time. Keeps the best plan, which
+ * is never worse than that of variants_search. */
+struct variants_result *variants_search_anew(const struct trace *trace,
+                                             const struct search_options *options, unsigned scope,
+                                             GError **error);
 void variants_result_free(struct variants_result *result);
 
 /* Moves the alternatives into the certificate of the best plan. */
