@@ -1,17 +1,14 @@
 /* Searches that begin anew. What a search finds depends on where chance leads it, and a local
  * search does not get far from there. So where the plan stays far above its bound, and a search is
  * quick, others begin with other random numbers, and the best plan of all is kept. */
-#include "planner/search/trials.h"
 #include "planner/search/variants.h"
 
 /* The most searches that follow the first one, and by how much their seeds differ. */
 enum { RESTARTS = 2, SEED_STEP = 1000003 };
 
-static bool may_begin_anew(const struct trace *trace, const struct search_options *options,
-                           const struct search_result *best)
+static bool may_begin_anew(const struct search_options *options, const struct search_result *best)
 {
     return options->objective == OBJECTIVE_TIME && best->far && !best->stopped &&
-           trace->operator_count <= THOROUGH_MOST &&
            !(options->hurry && g_atomic_int_get(options->hurry));
 }
 
@@ -51,7 +48,7 @@ struct variants_result *variants_search_anew(const struct trace *trace,
     gint64 begin = g_get_monotonic_time();
     struct variants_result *result = variants_search(trace, options, scope, error);
     again.alone = true; /* the baselines are known */
-    for (int i = 0; i < RESTARTS && result && may_begin_anew(trace, options, result->best) &&
+    for (int i = 0; i < RESTARTS && result && may_begin_anew(options, result->best) &&
                     take_rest(options->time_limit, begin, &again.time_limit);
          i++) {
         again.seed += SEED_STEP;

@@ -545,11 +545,29 @@ static void search_deep(struct search *search)
     repeat_best(search);
 }
 
+/* Returns whether the best plan takes much longer than the bound of its own layout and choices,
+ * which is sought only if it is far above that of the search. */
+static bool is_far_above_own_bound(struct search *search)
+{
+    uint64_t bound_ns;
+    double *mixes[TIME_PROOF_MIXES];
+    struct time_proof_job job;
+    struct trace *trace = is_above_bound(search, VERY_WIDE) ? begin_mixes(search, &job) : NULL;
+    if (!trace)
+        return false;
+    uint32_t count = time_proof_mixes(&job, &bound_ns, mixes);
+    trace_free(trace);
+    for (uint32_t i = 0; i < count; i++)
+        g_free(mixes[i]);
+    return !count || job.plan->predicted.iteration_seconds > VERY_WIDE * (double)bound_ns * 1e-9;
+}
+
 /* Does what only the best trace of a run is worth. */
 static void search_last(struct search *search)
 {
     search_thoroughly(search);
-    search->far = is_above_bound(search, VERY_WIDE);
+    search->far = search->job.trace->operator_count <= THOROUGH_MOST &&
+                  is_far_above_own_bound(search);
     begin_stage(search, "timed policies and strategies with the plan's chunks");
     search_sweep_baselines(search);
 }

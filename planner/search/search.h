@@ -70,7 +70,7 @@ struct search_result {
     bool stopped;  /* before its end */
     bool proof_stopped; /* before its end: the certificate's bounds may be far too low */
     bool close;         /* the best plan is so near a bound that the search ended */
-    bool far;           /* the search came to its end with a plan far above its bound */
+    bool far;           /* the search came to its end, quickly, with a plan far above its bound */
     const char *stage;  /* what the search did last, such as "placed the optimizer"; static text */
 };
 
