@@ -66,7 +66,7 @@ static bool search(struct fewest *fewest, struct attempt *attempt, const struct 
     if (!question->host_given)
         options.host_budget = platform_host_room(platform);
     attempt->host_budget = options.host_budget;
-    struct variants_result *result = variants_search(trace, &options, scope | together, &own);
+    struct variants_result *result = variants_search_anew(trace, &options, scope | together, &own);
     fewest->stopped = result && result->best->stopped;
     if (result)
         describe(attempt, result->best->plan);
