@@ -428,6 +428,14 @@ def plan(programs, folder, script, *more):
     return done.returncode, done.stdout, done.stderr
 
 
+def recorded(folder, programs, name, text):
+    """Writes the script, and returns the trace of its step on the meta device."""
+    (folder / f"{name}.py").write_text(text)
+    status, out, errors = plan(programs, folder, f"{name}.py")
+    check(status == 0, f"{name}: {status}: {out}{errors}")
+    return Trace(folder / f"{name}.pstar")
+
+
 def check_same(folder, programs):
     """On the meta device a step has the tensors, accesses and amounts that it has elsewhere."""
     status, out, errors = plan(programs, folder, "train.py 64", "--json", "answer.json")
@@ -505,22 +513,14 @@ def check_compiled(folder, programs):
 
 def check_gpu(folder, programs):
     """There is none, and nothing is asked of its driver."""
-    (folder / "on_gpu.py").write_text(ON_GPU)
-    status, out, errors = plan(programs, folder, "on_gpu.py")
-    check(status == 0, f"{status}: {out}{errors}")
+    recorded(folder, programs, "on_gpu", ON_GPU)
 
 
 def check_attention(folder, programs):
     """Attention keeps what it keeps elsewhere, and no scores."""
-    (folder / "attends.py").write_text(ATTENDS)
-    status, out, errors = plan(programs, folder, "attends.py")
-    check(status == 0, f"{status}: {out}{errors}")
-    meta, here = Trace(folder / "attends.pstar"), collected(programs, folder, ATTENDS)
+    meta, here = recorded(folder, programs, "attends", ATTENDS), collected(programs, folder, ATTENDS)
     check(max(meta.non_model) == max(here.non_model), f"the peaks {max(meta.non_model)}, {max(here.non_model)} differ")
-    (folder / "biased.py").write_text(BIASED)
-    status, out, errors = plan(programs, folder, "biased.py")
-    check(status == 0, f"{status}: {out}{errors}")
-    biased, kept = Trace(folder / "biased.pstar"), collected(programs, folder, BIASED)
+    biased, kept = recorded(folder, programs, "biased", BIASED), collected(programs, folder, BIASED)
     check(max(biased.non_model) < max(kept.non_model), "scores are kept")
 
 
@@ -530,41 +530,28 @@ def saved_bytes(trace):
 
 def check_autocast(folder, programs):
     """Autocast casts what it casts elsewhere, also in layers that run again."""
-    (folder / "cast.py").write_text(AUTOCAST)
-    status, out, errors = plan(programs, folder, "cast.py")
-    check(status == 0, f"{status}: {out}{errors}")
-    meta, here = Trace(folder / "cast.pstar"), collected(programs, folder, AUTOCAST)
+    meta, here = recorded(folder, programs, "cast", AUTOCAST), collected(programs, folder, AUTOCAST)
     check(sorted(meta.accesses) == sorted(here.accesses), "accesses differ")
     found = [(max(trace.non_model), saved_bytes(trace)) for trace in (meta, here)]
     check(found[0] == found[1], f"peaks and saved activations {found} differ")
-    (folder / "amp.py").write_text(AMP)
-    status, out, errors = plan(programs, folder, "amp.py")
-    check(status == 0, f"{status}: {out}{errors}")
+    recorded(folder, programs, "amp", AMP)
 
 
 def check_trainer(folder, programs):
     if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("accelerate") is None:
         return
-    (folder / "trainer.py").write_text(TRAINER)
-    status, out, errors = plan(programs, folder, "trainer.py")
-    check(status == 0, f"{status}: {out}{errors}")
-    check(int(Trace(folder / "trainer.pstar").meta["micro_batches"]) == 1, "the step is several")
+    check(int(recorded(folder, programs, "trainer", TRAINER).meta["micro_batches"]) == 1, "the step is several")
 
 
 def check_packed(folder, programs):
-    (folder / "packed.py").write_text(PACKED)
-    status, out, errors = plan(programs, folder, "packed.py")
-    check(status == 0, f"{status}: {out}{errors}")
+    recorded(folder, programs, "packed", PACKED)
 
 
 def check_ranks(folder, programs):
     """A loop of several ranks is recorded as one rank's that shares nothing."""
     found = {}
     for name, text in RANKS.items():
-        (folder / f"{name}.py").write_text(text)
-        status, out, errors = plan(programs, folder, f"{name}.py")
-        check(status == 0, f"{name}: {status}: {out}{errors}")
-        trace = Trace(folder / f"{name}.pstar")
+        trace = recorded(folder, programs, name, text)
         found[name] = (sorted(trace.tensors.values()), int(trace.meta["micro_batches"]),
                        [operator.replace("module.", "") for operator, *_ in trace.operators])
         check(found[name] == found["alone"], f"{name}: {found[name]}, not {found['alone']}")
