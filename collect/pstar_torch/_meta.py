@@ -208,6 +208,8 @@ def _fuse_attention():
     def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
         if not _may_be_fused(query, value):
             return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        if torch.is_autocast_enabled("cpu"):
+            query, key, value = (part.to(torch.get_autocast_dtype("cpu")) for part in (query, key, value))
         if attn_mask is None:
             return fused(query, key, value, dropout_p, is_causal, scale=scale)[0]
         attn_mask = attn_mask.to(query.dtype)

@@ -520,6 +520,10 @@ def check_attention(folder, programs):
     """Attention keeps what it keeps elsewhere, and no scores."""
     meta, here = recorded(folder, programs, "attends", ATTENDS), collected(programs, folder, ATTENDS)
     check(max(meta.non_model) == max(here.non_model), f"the peaks {max(meta.non_model)}, {max(here.non_model)} differ")
+    cast = ATTENDS.replace("    model(torch", "    with torch.autocast('cpu'):\n        loss = model(torch").replace(
+        ".sum().backward()", ".float().sum()\n    loss.backward()").replace("(q, k, v, is", "(q.float(), k, v, is")
+    meta, here = recorded(folder, programs, "attends_cast", cast), collected(programs, folder, cast)
+    check(max(meta.non_model) == max(here.non_model), f"peaks {max(meta.non_model)}, {max(here.non_model)} differ")
     biased, kept = recorded(folder, programs, "biased", BIASED), collected(programs, folder, BIASED)
     check(max(biased.non_model) < max(kept.non_model), "scores are kept")
 
