@@ -72,8 +72,8 @@ static struct plan *search_with(const struct pstar_trace *trace,
     unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS | RUN_STATE_BLOCKS;
     struct plan *plan = NULL;
     struct trace *own = model_updates_last(trace_copy(trace->trace));
-    struct variants_result *result = variants_search(own, options, search->as_traced ? 0 : scope,
-                                                     error);
+    struct variants_result *result = variants_search_anew(own, options,
+                                                          search->as_traced ? 0 : scope, error);
     if (result && certify(result, trace, platform, search->link, options->objective, error) &&
         verify_found(result->best->plan, trace->trace, options->platform, options->costs, error)) {
         plan = g_steal_pointer(&result->best->plan);

@@ -223,7 +223,7 @@ static struct variants_result *search_tiers(const struct front_step *step,
 {
     struct nvme_answer answer = {0};
     if (!step->nvme_bytes)
-        return variants_search(trace, search, scope, NULL);
+        return variants_search_anew(trace, search, scope, NULL);
     nvme_search_run(trace, search, scope, step->nvme_bytes, &answer, NULL);
     struct variants_result *best = answer.alone, *other = answer.result;
     if (other &&
