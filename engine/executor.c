@@ -428,7 +428,8 @@ static mover_ticket run_on_host(struct executor *x, uint32_t moment,
         device->ops->wait(device, &done);
         annotate_operator_end(x->annotate);
     }
-    if (operation.op->kind == MODEL_EMBED_BACKWARD)
+    /* An update that ended behind its iteration would not be recorded as part of any. */
+    if (operation.op->kind == MODEL_EMBED_BACKWARD || x->annotate)
         x->computed.queue[MOVER_HOST] = done.queue[MOVER_HOST];
     return send_up(x, moment, done.queue[MOVER_HOST], &ready);
 }

@@ -56,7 +56,8 @@ struct executor {
     double *gradient_scale;      /* of clipping; the device owns it */
     mover_ticket clipped;        /* when it is complete, gradient_scale is this step's */
     bool updating;               /* adamw is this step's, and gradient_scale is or will be */
-    struct mover_after computed; /* the last operators of forward and backward */
+    struct mover_after computed; /* the last operators of forward and backward; of the host, any
+                                    operator if it is annotated */
     GError *error;               /* the first error; later operators do nothing */
 };
 

@@ -2,13 +2,14 @@
 # A collected run on the CUDA device waits for no operator, because CUPTI has their times. If CUPTI records
 # nothing, as here without a driver, the durations are unknown and the collector says so; with
 # PSTAR_CUDA_SYNC=1 the run waits, and the host's times count. Updates on the host are recorded in the thread that
-# runs them, and nothing waits for them. Each of several ranks records when it queues what
+# runs them, and nothing but the iteration's end waits for them. Each of several ranks records when it queues what
 # it gathers, as often as it counts.
 # Usage: collected.sh PROGRAMS FOLDER_OF_PSTAR_RUN DATA
-set -euo pipefail
+set -Eeuo pipefail
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'fail "line $LINENO: $BASH_COMMAND"' ERR
 cat >"$folder/model.json" <<'END'
 {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new",
  "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 32, "vocab_size": 256}
@@ -16,7 +17,7 @@ END
 
 fail() {
     echo "$1" >&2
-    cat "$folder/said" "$folder/info" >&2
+    cat "$folder"/said "$folder"/info >&2 || true
     exit 1
 }
 
@@ -26,7 +27,7 @@ collect() { # value of PSTAR_CUDA_SYNC, options
     PSTAR_CUDA_SYNC=$sync "$programs/pstar-collect" -o "$folder/run.pstar" --iterations 2:4 -- \
         "$run/pstar-run" --device cuda --model "$folder/model.json" --data "$data" --tokens bytes --batch 1 --seq 16 \
         --steps 4 "$@" >"$folder/said" 2>&1
-    "$programs/pstar-trace" check "$folder/run.pstar" >"$folder/info"
+    "$programs/pstar-trace" check "$folder/run.pstar" >"$folder/info" 2>&1
     "$programs/pstar-trace" info "$folder/run.pstar" >"$folder/info"
 }
 
@@ -50,6 +51,10 @@ if command -v sqlite3 >/dev/null; then
         beside=$(query "SELECT count(DISTINCT globalTid) FROM NVTX_EVENTS WHERE eventType = 59 AND (category = 2
             OR category = 3 AND uint64Value IN ($updates))")
         [ "$beside" = $((2 - sync)) ] || fail "iterations and updates on the host are in $beside threads"
+        outside=$(query "SELECT count(*) FROM NVTX_EVENTS o WHERE eventType = 59 AND category = 3
+            AND uint64Value IN ($updates) AND NOT EXISTS (SELECT 1 FROM NVTX_EVENTS i WHERE i.eventType = 59
+            AND i.category = 2 AND i.start <= o.start AND i.end >= o.end)")
+        [ "$outside" = 0 ] || fail "$outside updates on the host did not end within an iteration"
     done
 fi
 command -v mpirun >/dev/null && command -v sqlite3 >/dev/null || exit 0
