@@ -15,6 +15,22 @@ static bool runs_in_any_case(const struct chain_source *source, const struct tra
     return !source->either_side || !time_is_placed(op);
 }
 
+/* Returns how long the device waits for activations between two operators of forward and backward,
+ * because of the operator of the host at moment `m`. A window of the update begins as soon as the
+ * device has computed what comes before. */
+static uint64_t idle_between(const struct chain_source *source, moment_id m)
+{
+    const struct trace *trace = source->trace;
+    for (moment_id next = m + 1; next < trace->operator_count; next++) {
+        const struct trace_operator *op = &trace->operators[next];
+        if (time_is_placed(op))
+            break;
+        if (op->place == TRACE_ON_DEVICE)
+            return time_job_idle_ns(source->job, trace, m);
+    }
+    return 0;
+}
+
 static void sum_device(const struct chain_source *source)
 {
     struct chain_operators *operators = source->operators;
@@ -22,8 +38,10 @@ static void sum_device(const struct chain_source *source)
         const struct trace_operator *op = &source->trace->operators[m];
         bool counts = op->place == TRACE_ON_DEVICE && !trace_operator_reduces(op) &&
                       runs_in_any_case(source, op);
-        operators->device_ns[m + 1] = operators->device_ns[m] +
-                                      (counts ? time_job_device_ns(source->job, op) : 0);
+        uint64_t ns = counts                       ? time_job_device_ns(source->job, op)
+                      : op->place == TRACE_ON_HOST ? idle_between(source, m)
+                                                   : 0;
+        operators->device_ns[m + 1] = operators->device_ns[m] + ns;
         operators->device_count[m + 1] = operators->device_count[m] + counts;
     }
 }

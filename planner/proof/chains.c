@@ -27,8 +27,9 @@ void chain_clear(void *chain)
 
 /* ---- windows ---- */
 
-/* Returns what the device computes in any case from one moment to before another one, both counted
- * from the beginning of an iteration and up to two of them later. */
+/* Returns what the device computes in any case, and waits for activations, from one moment to
+ * before another one, both counted from the beginning of an iteration and up to two of them later.
+ */
 static uint64_t device_between(const struct chain_operators *operators, uint32_t from, uint32_t to)
 {
     uint32_t moments = operators->moment_count;

@@ -35,7 +35,8 @@ struct chain_operator {
 struct chain_operators {
     uint32_t moment_count, block_count, count;
     struct chain_operator *items; /* [count] by moment */
-    uint64_t *device_ns;          /* [moment_count + 1] sums before each moment */
+    uint64_t *device_ns;          /* [moment_count + 1] sums before each moment of what the device
+                                     computes, and of its waits for activations between operators */
     uint32_t *device_count;       /* [moment_count + 1] */
 };
 

@@ -106,11 +106,12 @@ uint64_t time_job_memory_ns(const struct time_job *job, uint64_t bytes, uint64_t
  * is a reduction, the sum. */
 uint64_t time_job_network_ns(const struct time_job *job, const struct trace_operator *op);
 
-/* Returns the nanoseconds for which the device computes nothing while an operator of the host
- * receives its activations and, if it sends some, until they have arrived. 0 with several ranks,
- * since the device may exchange something meanwhile. */
-uint64_t time_job_activations_ns(const struct time_job *job, const struct trace_operator *op,
-                                 uint32_t ranks);
+/* Returns the nanoseconds for which the device computes nothing because of the operator of the host
+ * at moment `m`: while it receives its activations and, if it sends some, until they have arrived.
+ * Operators of the host before it that are there in any case then count, too, if nothing else may
+ * happen while they run. 0 with several ranks, since the device may exchange something meanwhile.
+ */
+uint64_t time_job_idle_ns(const struct time_job *job, const struct trace *trace, moment_id m);
 
 /* Adds the starts of windows at and after large updates of the device to others, and sorts them. */
 void time_windows_choose_updates(const struct time_job *job, GArray *starts);

@@ -104,14 +104,31 @@ uint64_t time_job_device_ns(const struct time_job *job, const struct trace_opera
            time_job_at_least(job, exchange_ns(job, op));
 }
 
-uint64_t time_job_activations_ns(const struct time_job *job, const struct trace_operator *op,
-                                 uint32_t ranks)
+/* Returns what the operators of the host take that run before that of moment `m`, behind the last
+ * activations of theirs that move and behind the device's last operator. */
+static uint64_t host_before_ns(const struct time_job *job, const struct trace *trace, moment_id m)
 {
+    uint64_t ns = 0;
+    while (m-- > 0) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->place != TRACE_ON_HOST || time_is_placed(op) || op->h2d_bytes)
+            break;
+        ns += time_job_at_least(job, op->duration_ns);
+        if (op->d2h_bytes)
+            break;
+    }
+    return ns;
+}
+
+uint64_t time_job_idle_ns(const struct time_job *job, const struct trace *trace, moment_id m)
+{
+    const struct trace_operator *op = &trace->operators[m];
     uint64_t d2h_ns = time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes);
-    if (ranks > 1)
+    if (trace->ranks > 1)
         return 0;
     if (!op->h2d_bytes)
         return d2h_ns;
-    return d2h_ns + time_job_at_least(job, op->duration_ns) +
+    return d2h_ns + (d2h_ns ? 0 : host_before_ns(job, trace, m)) +
+           time_job_at_least(job, op->duration_ns) +
            time_job_copy_ns(job, &job->costs->h2d, op->h2d_bytes);
 }

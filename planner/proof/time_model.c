@@ -201,7 +201,7 @@ static struct time_work host_work(const struct time_job *job, const struct trace
                               .h2d_ns = h2d_ns,
                               .d2h_ns = d2h_ns,
                               .memory_ns = memory_ns,
-                              .idle_ns = time_job_activations_ns(job, op, trace->ranks),
+                              .idle_ns = time_job_idle_ns(job, trace, m),
                               .window = windows->of_moment[m],
                               .idle_window = windows->of_moment[m],
                               .span = span_to(windows, m, deadline),

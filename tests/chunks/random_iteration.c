@@ -8,11 +8,13 @@ struct builder {
     GRand *random;
     GArray *operators, *accesses, *buffers;
     bool host_update, over_param, host_first;
-    bool shared;       /* parameters are */
-    bool reduces;      /* a reduction follows backward, and adds to the gradient */
-    bool in_buffers;   /* gradients are, and each is consumed as soon as it is there */
-    uint32_t made[16]; /* then the operator that makes the tensor's */
-    uint8_t held[16];  /* chunks hold what the tensor's forward saves */
+    bool shared;           /* parameters are */
+    bool reduces;          /* a reduction follows backward, and adds to the gradient */
+    bool accumulates;      /* backward adds to the gradient of a micro-batch before */
+    bool in_buffers;       /* gradients are, and each is consumed as soon as it is there */
+    uint32_t first_buffer; /* of the micro-batch */
+    uint32_t made[16];     /* if gradients are buffers, the operator that makes the tensor's */
+    uint8_t held[16];      /* chunks hold what the tensor's forward saves */
 };
 
 static void begin_operator(struct builder *b, const char *verb, uint32_t tensor,
@@ -104,7 +106,7 @@ static void add_gradient(struct builder *b, uint32_t tensor)
     }
     access_tensor(b, tensor, read_list(b), b->over_param ? TRACE_UPDATE : TRACE_READ);
     if (!b->over_param && !b->in_buffers && !b->reduces)
-        access_tensor(b, tensor, TRACE_GRAD, TRACE_OVERWRITE);
+        access_tensor(b, tensor, TRACE_GRAD, b->accumulates ? TRACE_UPDATE : TRACE_OVERWRITE);
 }
 
 static struct trace_operator *last_operator(struct builder *b)
@@ -162,7 +164,7 @@ static bool is_on_host(const struct builder *b, uint32_t tensor)
 static void access_saved(struct builder *b, uint32_t tensor, uint32_t tensors, enum trace_mode mode)
 {
     if (b->held[tensor])
-        access_tensor(b, 2 * tensors - 1 - tensor, TRACE_ACTIVATION, mode);
+        access_tensor(b, b->first_buffer + 2 * tensors - 1 - tensor, TRACE_ACTIVATION, mode);
 }
 
 /* Right after its backward, from a buffer that an update on the host receives. */
@@ -175,13 +177,8 @@ static void consume_gradient(struct builder *b, uint32_t tensor)
             2 * trace_block_elements(b->trace, TRACE_EXP_AVG, tensor, m - b->made[tensor] - 1);
 }
 
-static void build_iteration(struct builder *b, uint32_t tensors)
+static void add_forward(struct builder *b, uint32_t tensors, bool tied)
 {
-    b->host_first = !b->in_buffers && !b->shared && g_rand_boolean(b->random);
-    bool holds = g_rand_boolean(b->random);
-    for (uint32_t t = 0; t < tensors; t++)
-        b->held[t] = holds && !is_on_host(b, t) && g_rand_boolean(b->random);
-    bool tied = tensors > 1 && g_rand_boolean(b->random);
     for (uint32_t t = 0; t < tensors; t++) {
         begin_operator(b, "forward", t, TRACE_FORWARD,
                        is_on_host(b, t) ? TRACE_ON_HOST : TRACE_ON_DEVICE);
@@ -193,15 +190,38 @@ static void build_iteration(struct builder *b, uint32_t tensors)
             access_saved(b, t - 1, tensors, TRACE_READ);
         add_buffer(b, b->operators->len - 1, b->operators->len - 1);
     }
+}
+
+/* `begin` is the moment of the first forward operator. */
+static void add_backward(struct builder *b, uint32_t tensors, uint32_t begin)
+{
     for (uint32_t t = tensors; t-- > 0;) {
         begin_operator(b, "backward", t, TRACE_BACKWARD,
                        is_on_host(b, t) ? TRACE_ON_HOST : TRACE_ON_DEVICE);
         add_gradient(b, t);
         access_saved(b, t, tensors, TRACE_READ);
-        add_buffer(b, t, b->operators->len - 1);
+        add_buffer(b, begin + t, b->operators->len - 1);
         if (b->in_buffers)
             consume_gradient(b, t);
     }
+}
+
+static void build_iteration(struct builder *b, uint32_t tensors)
+{
+    b->host_first = !b->in_buffers && !b->shared && g_rand_boolean(b->random);
+    bool holds = g_rand_boolean(b->random);
+    for (uint32_t t = 0; t < tensors; t++)
+        b->held[t] = holds && !is_on_host(b, t) && g_rand_boolean(b->random);
+    bool tied = tensors > 1 && g_rand_boolean(b->random);
+    int micro_batches = !b->in_buffers && !b->over_param && g_rand_boolean(b->random) ? 2 : 1;
+    for (int micro_batch = 0; micro_batch < micro_batches; micro_batch++) {
+        uint32_t begin = b->operators->len;
+        b->accumulates = micro_batch > 0;
+        b->first_buffer = b->buffers->len;
+        add_forward(b, tensors, tied);
+        add_backward(b, tensors, begin);
+    }
+    b->trace->micro_batches *= (uint32_t)micro_batches;
     for (uint32_t t = 0; t < tensors; t++)
         if (b->in_buffers)
             add_buffer(b, b->made[t], b->made[t] + trace_blocks(b->trace, TRACE_EXP_AVG, t));
