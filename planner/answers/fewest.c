@@ -153,16 +153,16 @@ static bool judge(struct fewest *fewest, guint index, bool *serves, GError **err
     return ok;
 }
 
-/* Returns whether the attempt is slower than one with fewer GPUs. Then the network takes longer
- * than more memory saves. */
+/* Returns whether the attempt is slower than two with fewer GPUs. Then the network takes longer
+ * than more memory saves. Slower than one says little: that may have needed no network. */
 static bool is_past_best(const struct fewest *fewest, guint index)
 {
     const struct attempt *attempts = &g_array_index(fewest->attempts, struct attempt, 0);
-    bool slower = false;
+    int faster = 0;
     for (guint i = 0; i < index; i++)
-        slower |= attempts[i].fits && attempts[index].fits &&
+        faster += attempts[i].fits && attempts[index].fits &&
                   attempts[i].seconds < attempts[index].seconds;
-    return slower;
+    return faster > 1;
 }
 
 /* Finds the first attempt that serves, by doubling and halving: what serves with fewer GPUs serves

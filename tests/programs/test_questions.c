@@ -226,11 +226,11 @@ static int fewest(const double *seconds, int most, double time)
  * that plan. Fewer GPUs take longer, or the step does not fit them. */
 static void test_min_gpus(void)
 {
-    static const char budgets[] = "--platform machine.json --device-memory 2MiB --host-memory 3MB";
+    static const char budgets[] = "--platform machine.json --device-memory 1MiB --host-memory 1.5MB";
     struct workshop *workshop = workshop_new();
     double seconds[5];
     write_nodes(workshop);
-    write_model(workshop, "made.json", 6, 64);
+    write_model(workshop, "made.json", 2, 64);
     workshop_must_run(workshop,
                       "pstar-trace synth --model made.json --batch 1 --seq 64 --precision bf16 "
                       "--platform machine.json -o run.pstar");
