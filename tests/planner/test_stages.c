@@ -33,14 +33,15 @@ static double draw_rate(GRand *random, double least, double most)
 static void draw_model(GRand *random, struct model_config *config)
 {
     uint32_t heads = 2u << g_rand_int_range(random, 0, 2);
-    *config = (struct model_config){.name = "drawn",
-                                    .layers = (uint32_t)g_rand_int_range(random, 1, 5),
-                                    .width = 64 * heads,
-                                    .heads = heads,
-                                    .inner = 256 * heads,
-                                    .positions = 256,
-                                    .vocabulary = (uint32_t)draw_rate(random, 2.4, 4.3),
-                                    .tied = true};
+    *config = (struct model_config){
+        .name = "drawn",
+        .layers = (uint32_t)g_rand_int_range(random, 1, UNLESS_SANITIZED(5, 3)),
+        .width = 64 * heads,
+        .heads = heads,
+        .inner = 256 * heads,
+        .positions = 256,
+        .vocabulary = (uint32_t)draw_rate(random, 2.4, 4.3),
+        .tied = true};
 }
 
 /* Nodes of up to eight GPUs with drawn rates between them, to the host, and between nodes. */
@@ -83,7 +84,7 @@ static void set_up(struct fixture *f, GRand *random)
     *f = (struct fixture){0};
     draw_model(random, &f->config);
     draw_machine(random, f);
-    uint32_t each = (uint32_t)g_rand_int_range(random, 1, 4);
+    uint32_t each = (uint32_t)g_rand_int_range(random, 1, UNLESS_SANITIZED(4, 3));
     f->stages[1] = synthesise(f, random, 3, each);
     struct recognised *recognised = recognise(f->stages[1], NULL);
     f->stages[0] = model_derive_ranks(recognised, f->stages[1], f->stages[1]->ranks,
