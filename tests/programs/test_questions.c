@@ -226,7 +226,8 @@ static int fewest(const double *seconds, int most, double time)
  * that plan. Fewer GPUs take longer, or the step does not fit them. */
 static void test_min_gpus(void)
 {
-    static const char budgets[] = "--platform machine.json --device-memory 1MiB --host-memory 1.5MB";
+    static const char budgets[] =
+        "--platform machine.json --device-memory 1MiB --host-memory 1.5MB";
     struct workshop *workshop = workshop_new();
     double seconds[5];
     write_nodes(workshop);
