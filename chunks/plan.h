@@ -179,8 +179,13 @@ struct plan *plan_copy(const struct plan *plan);
  * in one thread. */
 struct plan *plan_share(struct plan *plan);
 
+#define PLAN_FORMAT 1 /* value of the key "pstar_plan" of the files that are read and written */
+
 /* Reads plan.json and checks what can be checked without a trace. Fails with PLAN_ERROR_INVALID. */
 struct plan *plan_read(const char *path, GError **error);
+
+/* Writes plan.json with the certificate, if there is one. A file of that name is replaced when all
+ * is written, and kept as it is if that fails. */
 bool plan_write(const struct plan *plan, const char *path, GError **error);
 
 /* Refuses a plan that was made for another trace (PLAN_ERROR_OTHER_RUN, with what differs), and a
