@@ -1,6 +1,7 @@
 #include "planner/schedule/dispatch.h"
 
 #include "chunks/parts.h"
+#include "planner/schedule/claims.h"
 #include "planner/schedule/deadlines.h"
 
 /* Laps of the walk. The first ones only find the state in which an iteration begins. */
@@ -58,6 +59,7 @@ struct dispatcher {
     struct agenda fetched, allocated; /* by first use */
     struct agenda written;            /* by the moment from which they may be written back */
     struct agenda over;               /* by the moment after their last use */
+    GArray *claims;                   /* struct claim, of the fetches that are considered */
     uint32_t fetch_count;
     bool fetches, gathers; /* whether there are any of these ways */
     uint8_t *issued;       /* [fetch_count] parity of the times that the fetch was issued */
@@ -346,36 +348,58 @@ static bool is_of_way(const struct dispatcher *w, uint64_t fetch, int way)
     return way_of(w, interval_at(w, fetched_interval(w, fetch))) == way;
 }
 
+/* Returns the room that a fetch claims. One that waits for the host needs none until it is ready:
+ * what the chunk was before may hold its room meanwhile. */
+static struct claim claim_of(const struct dispatcher *w, uint64_t fetch)
+{
+    const struct interval *interval = interval_at(w, fetched_interval(w, fetch));
+    int64_t lap = (int64_t)(fetch / w->fetch_count);
+    int64_t ready = interval->ready + lap * w->moment_count - w->now;
+    return (struct claim){MAX(ready, 0), use_of(w, fetch) - w->now, slot_bytes(w, interval)};
+}
+
+/* Returns whether there is room for a fetch beside those that are used sooner. */
+static bool has_room(const struct dispatcher *w, const struct claim *claim)
+{
+    int64_t room = claims_leave(w->claims, w->headroom, wrap(w, w->now), (uint32_t)w->moment_count,
+                                claim->from, claim->until);
+    return room - (claim->from ? 0 : w->unused_bytes) >= claim->bytes + w->job->slack_bytes;
+}
+
 /* Issues the first fetch of this way that can begin before `limit_ns`; returns whether there is
  * one. A fetch that waits for the host lets others pass, but keeps its room, as those of the other
- * way do that are used sooner. */
+ * way do that are used sooner. Most often all of these have room at every moment, which is seen
+ * quickly; each one's own moments count only where they do not. */
 static bool fetch_ahead(struct dispatcher *w, int way, int64_t limit_ns)
 {
     int64_t best_ns = limit_ns, reserved = w->job->slack_bytes, reached = 0;
     int64_t room = headroom_at(w->headroom, wrap(w, w->now)) - w->unused_bytes;
     uint64_t best = 0, passed = 0;
+    bool waits = false;
+    g_array_set_size(w->claims, 0);
     while (is_issued(w, w->next[way]) || use_of(w, w->next[way]) <= w->now)
         w->next[way]++;
     for (uint64_t f = w->next[way], seen = 0;
          seen < WINDOW && passed < PASSED_MOST && best_ns > idle_from(w, way); f++) {
-        int64_t ahead = use_of(w, f) - w->now;
-        if (ahead >= w->moment_count)
+        struct claim claim = claim_of(w, f);
+        if (claim.until >= w->moment_count)
             break;
         if (is_issued(w, f))
             continue;
-        const struct interval *interval = interval_at(w, fetched_interval(w, f));
         bool own = is_of_way(w, f, way);
         seen += own;
         passed += !own;
-        reserved += slot_bytes(w, interval);
-        int64_t least = least_room(w, reached, ahead);
-        room = MIN(room, least);
-        reached = ahead;
-        if (room < reserved)
+        waits |= claim.from > 0;
+        reserved += claim.bytes;
+        room = MIN(room, least_room(w, reached, claim.until));
+        reached = claim.until;
+        if (room < reserved && !(waits && has_room(w, &claim)))
             break;
+        g_array_append_val(w->claims, claim);
+        const struct interval *interval = interval_at(w, fetched_interval(w, f));
         if (!own || !is_ready(w, interval, (int64_t)(f / w->fetch_count)))
             continue;
-        int64_t start = start_of(w, interval, slot_bytes(w, interval));
+        int64_t start = start_of(w, interval, claim.bytes);
         best = start < best_ns ? f : best;
         best_ns = MIN(start, best_ns);
     }
@@ -581,6 +605,7 @@ static void walk_open(struct dispatcher *w, struct intervals *intervals,
     w->waiting = deadlines_new();
     w->unused = g_new0(uint8_t, count + 1);
     w->leaving = g_array_new(FALSE, FALSE, sizeof(struct leaving));
+    w->claims = g_array_new(FALSE, FALSE, sizeof(struct claim));
     w->fetched = agenda_new(w, is_fetched, first_use_of);
     w->allocated = agenda_new(w, is_allocated, first_use_of);
     w->written = agenda_new(w, is_written_back, release_of);
@@ -605,6 +630,7 @@ static void walk_close(struct dispatcher *w)
     g_array_unref(w->waiting);
     g_free(w->unused);
     g_array_unref(w->leaving);
+    g_array_unref(w->claims);
     agenda_clear(&w->fetched);
     agenda_clear(&w->allocated);
     agenda_clear(&w->written);

@@ -1,7 +1,9 @@
 /* Schedules by dispatch(): a replay takes what the walk saw, on a slow link the host gets what it
- * updates first before what it updates last, and what ranks gather counts by the network's time. */
+ * updates first before what it updates last, fetches that wait for the host leave their room to
+ * others meanwhile, and what ranks gather counts by the network's time. */
 #include "models/synth.h"
 #include "planner/answers/verify.h"
+#include "planner/schedule/claims.h"
 #include "planner/schedule/deadlines.h"
 #include "planner/search/candidate.h"
 #include "tests/chunks/random_iteration.h"
@@ -9,6 +11,7 @@
 #include <math.h>
 
 enum { CASES = 20, MANY_CASES = 100, DEADLINES = 300, REPLAYS = 4 };
+enum { MOMENTS = 60, CLAIMS = 12 };
 
 static void test_the_earliest_deadline_comes_first(void)
 {
@@ -29,6 +32,45 @@ static void test_the_earliest_deadline_comes_first(void)
         before = (struct deadline){moment[first], first};
     }
     g_assert_cmpuint(deadlines->len, ==, 0);
+}
+
+/* Returns the least room between two moments, each looked at by itself. */
+static int64_t least_by_moment(const GArray *claims, const struct headroom *headroom, uint32_t now,
+                               int64_t from, int64_t until)
+{
+    int64_t least = INT64_MAX;
+    for (int64_t moment = from; moment < until; moment++) {
+        int64_t room = headroom_at(headroom, (moment_id)((now + moment) % MOMENTS));
+        for (guint i = 0; i < claims->len; i++) {
+            const struct claim *claim = &g_array_index(claims, struct claim, i);
+            if (claim->from <= moment && moment < claim->until)
+                room -= claim->bytes;
+        }
+        least = MIN(least, room);
+    }
+    return least;
+}
+
+static void test_a_claim_counts_at_its_moments(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int i = 0; i < MANY_CASES; i++) {
+        g_autoptr(GArray) claims = g_array_new(FALSE, FALSE, sizeof(struct claim));
+        int64_t bytes[MOMENTS];
+        uint32_t now = (uint32_t)g_rand_int_range(random, 0, MOMENTS);
+        for (uint32_t m = 0; m < MOMENTS; m++)
+            bytes[m] = g_rand_int_range(random, 0, 1000);
+        struct headroom *headroom = headroom_new(bytes, MOMENTS);
+        for (int c = 0; c < CLAIMS; c++) {
+            int64_t from = g_rand_int_range(random, 0, MOMENTS - 1);
+            int64_t until = g_rand_int_range(random, (gint32)from + 1, MOMENTS);
+            struct claim claim = {from, until, g_rand_int_range(random, 1, 100)};
+            g_assert_cmpint(claims_leave(claims, headroom, now, MOMENTS, from, until), ==,
+                            least_by_moment(claims, headroom, now, from, until));
+            g_array_append_val(claims, claim);
+        }
+        headroom_free(headroom);
+    }
 }
 
 struct fixture {
@@ -76,25 +118,32 @@ static uint64_t peak_bytes(const struct trace *trace)
     return peak;
 }
 
-/* This share of the updates runs on the host, behind a link that takes longer than everything else.
- * Chunks of a list have between `least` and twice as much, in MiB, and so have lists. */
+/* This share of the updates runs on the host, behind a link. Chunks of a list have between `least`
+ * and twice as much, in MiB, and so have lists. */
+static void set_up_job(struct fixture *f, GRand *random, const struct model_job *job,
+                       const char *link, uint16_t host_parts, int least, uint64_t more_bytes)
+{
+    const struct placement placement = {PLACEMENT_SPREAD, host_parts, 0, NULL, 0};
+    struct layout_spec spec = {.order = NULL};
+    for (int list = 0; list < TRACE_LISTS; list++)
+        spec.chunk_bytes[list] = (uint64_t)g_rand_int_range(random, least, 2 * least + 1) << 20;
+    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    f->trace = model_synthesise(&config, job, f->platform, NULL);
+    f->costs = costs_new(f->platform, link, NULL);
+    set_up_candidate(f, &spec, &placement, peak_bytes(f->trace) + more_bytes);
+}
+
+/* The link takes longer than everything else. */
 static void set_up_share(struct fixture *f, GRand *random, uint16_t host_parts,
                          uint32_t micro_batches, int least, uint64_t more_bytes)
 {
     const struct model_job job = {.choices = {.batch = 2, .micro_batches = micro_batches},
                                   .sequence = 128,
                                   .precision = MODEL_BF16};
-    const struct placement placement = {PLACEMENT_SPREAD, host_parts, 0, NULL, 0};
     g_autofree char *link = g_strdup_printf("h2d=%dMB/s,d2h=%dMB/s",
                                             g_rand_int_range(random, 100, 200),
                                             g_rand_int_range(random, 100, 200));
-    struct layout_spec spec = {.order = NULL};
-    for (int list = 0; list < TRACE_LISTS; list++)
-        spec.chunk_bytes[list] = (uint64_t)g_rand_int_range(random, least, 2 * least + 1) << 20;
-    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
-    f->trace = model_synthesise(&config, &job, f->platform, NULL);
-    f->costs = costs_new(f->platform, link, NULL);
-    set_up_candidate(f, &spec, &placement, peak_bytes(f->trace) + more_bytes);
+    set_up_job(f, random, &job, link, host_parts, least, more_bytes);
 }
 
 static void set_up(struct fixture *f, GRand *random, uint32_t micro_batches, int least,
@@ -281,6 +330,37 @@ static void test_chunks_may_leave_late(void)
     g_assert_cmpfloat(gain / MANY_CASES, >, 0.03);
 }
 
+/* The second backward makes gradients one after the other, and the host updates the last layers
+ * while the device still needs the parameters of the first ones. New parameters come back
+ * meanwhile: the link would otherwise take its directions one after the other. */
+static void test_new_parameters_do_not_wait_for_later_ones(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    const struct model_job job = {
+        .choices = {.batch = 2, .micro_batches = 1, .split_masters = true, .second_backward = true},
+        .sequence = 128,
+        .precision = MODEL_BF16};
+    double ratio = 0;
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        uint64_t more_bytes = (uint64_t)g_rand_int_range(random, 34, 45) << 20;
+        set_up_job(&f, random, &job, "h2d=150MB/s,d2h=150MB/s", 11 * PLACEMENT_PARTS / 16, 1,
+                   more_bytes);
+        struct intervals *dispatched = candidate_dispatch(f.candidate, &(struct walk_options){0});
+        struct moment_times *times;
+        struct plan *plan = candidate_plan_dispatched(f.candidate, dispatched, ADDRESSES_MOVING,
+                                                      &times);
+        uint64_t most = MAX(plan->predicted.h2d_bytes, plan->predicted.d2h_bytes);
+        ratio += (double)dispatched->period_ns * 0.15 / (double)most / CASES;
+        plan_free(plan);
+        moment_times_free(times);
+        intervals_free(dispatched);
+        tear_down(&f);
+    }
+    g_test_message("an iteration takes %.3f times as long as the busier direction", ratio);
+    g_assert_cmpfloat(ratio, <, 1.2);
+}
+
 /* Returns the share of the gathered chunks' intervals that are retained. */
 static double gathers_kept(double network, const char *link)
 {
@@ -338,6 +418,8 @@ int main(int argc, char **argv)
     g_test_add_func("/dispatch/slow-link", test_a_slow_link_serves_the_host_first);
     g_test_add_func("/dispatch/large-chunks", test_large_chunks_wait_little);
     g_test_add_func("/dispatch/leave-late", test_chunks_may_leave_late);
+    g_test_add_func("/dispatch/claims", test_a_claim_counts_at_its_moments);
+    g_test_add_func("/dispatch/new-parameters", test_new_parameters_do_not_wait_for_later_ones);
     g_test_add_func("/dispatch/slower-way", test_the_slower_way_is_saved);
     g_test_add_func("/dispatch/network", test_the_network_is_a_queue);
     return g_test_run();
