@@ -1,8 +1,8 @@
 #include "planner/schedule/claims.h"
 
-static const struct claim *claim_at(const GArray *claims, guint index)
+static const struct room_claim *claim_at(const GArray *claims, guint index)
 {
-    return &g_array_index(claims, struct claim, index);
+    return &g_array_index(claims, struct room_claim, index);
 }
 
 /* Returns the bytes that are claimed at a moment. */
@@ -10,7 +10,7 @@ static int64_t claimed(const GArray *claims, int64_t moment)
 {
     int64_t bytes = 0;
     for (guint i = 0; i < claims->len; i++) {
-        const struct claim *claim = claim_at(claims, i);
+        const struct room_claim *claim = claim_at(claims, i);
         if (claim->from <= moment && moment < claim->until)
             bytes += claim->bytes;
     }
@@ -21,7 +21,7 @@ static int64_t claimed(const GArray *claims, int64_t moment)
 static int64_t next_change(const GArray *claims, int64_t moment, int64_t until)
 {
     for (guint i = 0; i < claims->len; i++) {
-        const struct claim *claim = claim_at(claims, i);
+        const struct room_claim *claim = claim_at(claims, i);
         if (claim->from > moment)
             until = MIN(until, claim->from);
         if (claim->until > moment)

@@ -59,7 +59,7 @@ struct dispatcher {
     struct agenda fetched, allocated; /* by first use */
     struct agenda written;            /* by the moment from which they may be written back */
     struct agenda over;               /* by the moment after their last use */
-    GArray *claims;                   /* struct claim, of the fetches that are considered */
+    GArray *claims;                   /* struct room_claim, of the fetches that are considered */
     uint32_t fetch_count;
     bool fetches, gathers; /* whether there are any of these ways */
     uint8_t *issued;       /* [fetch_count] parity of the times that the fetch was issued */
@@ -350,16 +350,16 @@ static bool is_of_way(const struct dispatcher *w, uint64_t fetch, int way)
 
 /* Returns the room that a fetch claims. One that waits for the host needs none until it is ready:
  * what the chunk was before may hold its room meanwhile. */
-static struct claim claim_of(const struct dispatcher *w, uint64_t fetch)
+static struct room_claim claim_of(const struct dispatcher *w, uint64_t fetch)
 {
     const struct interval *interval = interval_at(w, fetched_interval(w, fetch));
     int64_t lap = (int64_t)(fetch / w->fetch_count);
     int64_t ready = interval->ready + lap * w->moment_count - w->now;
-    return (struct claim){MAX(ready, 0), use_of(w, fetch) - w->now, slot_bytes(w, interval)};
+    return (struct room_claim){MAX(ready, 0), use_of(w, fetch) - w->now, slot_bytes(w, interval)};
 }
 
 /* Returns whether there is room for a fetch beside those that are used sooner. */
-static bool has_room(const struct dispatcher *w, const struct claim *claim)
+static bool has_room(const struct dispatcher *w, const struct room_claim *claim)
 {
     int64_t room = claims_leave(w->claims, w->headroom, wrap(w, w->now), (uint32_t)w->moment_count,
                                 claim->from, claim->until);
@@ -381,7 +381,7 @@ static bool fetch_ahead(struct dispatcher *w, int way, int64_t limit_ns)
         w->next[way]++;
     for (uint64_t f = w->next[way], seen = 0;
          seen < WINDOW && passed < PASSED_MOST && best_ns > idle_from(w, way); f++) {
-        struct claim claim = claim_of(w, f);
+        struct room_claim claim = claim_of(w, f);
         if (claim.until >= w->moment_count)
             break;
         if (is_issued(w, f))
@@ -605,7 +605,7 @@ static void walk_open(struct dispatcher *w, struct intervals *intervals,
     w->waiting = deadlines_new();
     w->unused = g_new0(uint8_t, count + 1);
     w->leaving = g_array_new(FALSE, FALSE, sizeof(struct leaving));
-    w->claims = g_array_new(FALSE, FALSE, sizeof(struct claim));
+    w->claims = g_array_new(FALSE, FALSE, sizeof(struct room_claim));
     w->fetched = agenda_new(w, is_fetched, first_use_of);
     w->allocated = agenda_new(w, is_allocated, first_use_of);
     w->written = agenda_new(w, is_written_back, release_of);

@@ -20,6 +20,10 @@ enum {
     HALVINGS_VERY_LONG = 2,
 };
 
+/* Blocks that may be fetched, updated and written back at the same time, besides what else the
+ * device holds; and the elements below which copies would be too short to be worth it. */
+enum { BLOCKS_OF_DEVICE = 12, LEAST_BLOCK = 1 << 16 };
+
 /* Returns the outcome of a variant for which no plan was found within the budgets. If host memory
  * is limited, this need not prove that there is none. */
 static uint8_t memory_outcome(const struct trace *trace, const struct search_options *options)
@@ -235,10 +239,28 @@ static bool cuts_any(const struct trace *trace, uint64_t state_block)
     return false;
 }
 
-/* Tries the best choices with state blocks if the trace has none, and without if it has. This
- * follows all searches of other variants, none of which it changes, so the plan is no worse for it.
- * A bound counts parts of whole states as if they moved apart, so blocks gain next to nothing where
- * the plan is close to it. */
+static uint64_t block_of_model(const struct variant_search *c)
+{
+    uint64_t elements = 0;
+    model_state_block(c->recognised->config, "auto", &elements, NULL);
+    return elements;
+}
+
+/* Returns the elements of blocks of whose states the device holds BLOCKS_OF_DEVICE. */
+static uint64_t block_of_device(const struct variant_search *c)
+{
+    uint64_t bytes = 0, step = TRACE_BLOCK_STEP;
+    for (int list = TRACE_MASTER; list <= TRACE_EXP_AVG_SQ; list++)
+        bytes += c->trace->list_element_bytes[list];
+    uint64_t elements = c->options->device_budget / (BLOCKS_OF_DEVICE * bytes);
+    return MAX(LEAST_BLOCK, elements / step * step);
+}
+
+/* Tries the best choices with state blocks if the trace has none, and without if it has: with
+ * blocks of the model's size, and with smaller ones where the states of a tensor fill much of the
+ * device. This follows all searches of other variants, none of which it changes, so the plan is no
+ * worse for it. A bound counts parts of whole states as if they moved apart, so blocks gain next to
+ * nothing where the plan is close to it. */
 static void try_blocks(struct variant_search *c)
 {
     const struct variant *best = c->best;
@@ -246,12 +268,18 @@ static void try_blocks(struct variant_search *c)
         return;
     guint from = c->variants->len;
     struct run_choices *other = as_best(c);
-    if (other->state_block)
+    if (other->state_block) {
         other->state_block = 0;
-    else
-        model_state_block(c->recognised->config, "auto", &other->state_block, NULL);
-    if (!other->state_block || cuts_any(c->trace, other->state_block))
-        consider(c, c->best->first, other);
+        consider(c, best->first, other);
+    } else {
+        uint64_t of_model = block_of_model(c), of_device = block_of_device(c);
+        const uint64_t sizes[] = {of_model, of_device};
+        for (size_t i = 0; i < (of_device <= of_model / 2 ? 2 : 1); i++) {
+            other->state_block = sizes[i];
+            if (cuts_any(c->trace, sizes[i]))
+                consider(c, best->first, other);
+        }
+    }
     run_choices_free(other);
     if (c->best != best)
         refine_layers(c);

@@ -42,7 +42,7 @@ static int64_t least_by_moment(const GArray *claims, const struct headroom *head
     for (int64_t moment = from; moment < until; moment++) {
         int64_t room = headroom_at(headroom, (moment_id)((now + moment) % MOMENTS));
         for (guint i = 0; i < claims->len; i++) {
-            const struct claim *claim = &g_array_index(claims, struct claim, i);
+            const struct room_claim *claim = &g_array_index(claims, struct room_claim, i);
             if (claim->from <= moment && moment < claim->until)
                 room -= claim->bytes;
         }
@@ -55,7 +55,7 @@ static void test_a_claim_counts_at_its_moments(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     for (int i = 0; i < MANY_CASES; i++) {
-        g_autoptr(GArray) claims = g_array_new(FALSE, FALSE, sizeof(struct claim));
+        g_autoptr(GArray) claims = g_array_new(FALSE, FALSE, sizeof(struct room_claim));
         int64_t bytes[MOMENTS];
         uint32_t now = (uint32_t)g_rand_int_range(random, 0, MOMENTS);
         for (uint32_t m = 0; m < MOMENTS; m++)
@@ -64,7 +64,7 @@ static void test_a_claim_counts_at_its_moments(void)
         for (int c = 0; c < CLAIMS; c++) {
             int64_t from = g_rand_int_range(random, 0, MOMENTS - 1);
             int64_t until = g_rand_int_range(random, (gint32)from + 1, MOMENTS);
-            struct claim claim = {from, until, g_rand_int_range(random, 1, 100)};
+            struct room_claim claim = {from, until, g_rand_int_range(random, 1, 100)};
             g_assert_cmpint(claims_leave(claims, headroom, now, MOMENTS, from, until), ==,
                             least_by_moment(claims, headroom, now, from, until));
             g_array_append_val(claims, claim);
