@@ -51,9 +51,10 @@ bool checkpoint_files_remove(const char *path, GError **error)
     }
     g_auto(GStrv) names = checkpoint_files_list(path, NULL);
     bool ok = true;
-    for (char **name = names; ok && names && *name; name++) {
+    for (char **name = names; names && *name; name++) {
         g_autofree char *file = g_build_filename(path, *name, NULL);
-        ok = g_unlink(file) == 0 || errno == ENOENT || checkpoint_files_fail(file, error);
+        if (g_unlink(file) != 0 && errno != ENOENT)
+            ok = checkpoint_files_fail(file, ok ? error : NULL);
     }
     return ok && (g_rmdir(path) == 0 || errno == ENOENT || checkpoint_files_fail(path, error));
 }

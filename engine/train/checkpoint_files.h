@@ -16,8 +16,8 @@ bool checkpoint_files_sync(const char *path, GError **error);
 /* Returns the names in a folder, to be freed with g_strfreev. */
 char **checkpoint_files_list(const char *path, GError **error);
 
-/* Removes a folder of ours with its files, if it is there. A symbolic link is refused: it is not
- * ours, nor is its target. */
+/* Removes a folder of ours with its files, if it is there. If a file cannot be removed, removes the
+ * others, and fails. A symbolic link is refused: it is not ours, nor is its target. */
 bool checkpoint_files_remove(const char *path, GError **error);
 
 /* Names that begin so are of no use outside of a checkpoint. */

@@ -56,12 +56,16 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Returns whether the folder's files are all there: some file system could not rename the folder
- * (see move_files). */
+ * (see move_files). A folder that cannot be read may have all, so that a run is not continued from
+ * an older one unseen: reading it says what is wrong. */
 static bool is_whole(const char *path)
 {
     g_autofree char *mark = g_build_filename(path, INCOMPLETE, NULL);
-    g_auto(GStrv) names = checkpoint_files_list(path, NULL);
-    return names && *names && !g_file_test(mark, G_FILE_TEST_EXISTS);
+    g_autoptr(GError) unreadable = NULL;
+    g_auto(GStrv) names = checkpoint_files_list(path, &unreadable);
+    if (unreadable)
+        return g_file_test(path, G_FILE_TEST_IS_DIR);
+    return *names && !g_file_test(mark, G_FILE_TEST_EXISTS);
 }
 
 /* Returns struct checkpoint_entry in the order of their numbers; empty if the folder cannot be
@@ -104,6 +108,7 @@ static bool is_left_over(const char *name)
         return false;
     g_autofree char *stem = g_strndup(name, (gsize)(suffix - name));
     return g_strv_contains(others, stem) || is_prefix_and(stem, "step-", "0123456789") ||
+           is_prefix_and(stem, "old-", "0123456789") ||
            is_prefix_and(stem, "signed-", "0123456789abcdef");
 }
 
@@ -170,6 +175,38 @@ static bool create(const char *path, GError **error)
     return checkpoint_files_sync(parent, error);
 }
 
+/* Gives a folder that is to be removed a name that says so and that no other has: one before it
+ * may still be there. Returns its path, to be freed with g_free, or NULL with errno set. */
+static char *set_aside(const char *path, const char *folder)
+{
+    for (unsigned i = 1;; i++) {
+        g_autofree char *name = i > 1 ? g_strdup_printf("old-%u.partial", i) : g_strdup(OLD);
+        g_autofree char *aside = g_build_filename(path, name, NULL);
+        if (g_rename(folder, aside) == 0)
+            return g_steal_pointer(&aside);
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            return NULL;
+    }
+}
+
+/* Removes what is left over. What cannot be removed, because the disk fails, or because another
+ * program has it open on NFS, must not keep a run from saving: it stays until a later save can
+ * remove it, under another name if a new checkpoint could need its own. A symbolic link in the
+ * place of a folder is refused: neither it nor its target is ours. */
+static bool remove_left(const char *path, const char *name, GError **error)
+{
+    g_autofree char *left = g_build_filename(path, name, NULL);
+    if (!g_file_test(left, G_FILE_TEST_IS_DIR) || strcmp(name, LINK) == 0) {
+        g_unlink(left);
+        return true;
+    }
+    if (g_file_test(left, G_FILE_TEST_IS_SYMLINK))
+        return checkpoint_files_remove(left, error);
+    if (!checkpoint_files_remove(left, NULL) && g_str_has_prefix(name, "step-"))
+        g_free(set_aside(path, left));
+    return true;
+}
+
 /* Removes what is left over, but not `except`. */
 static bool clean(const char *path, const char *except, GError **error)
 {
@@ -179,11 +216,7 @@ static bool clean(const char *path, const char *except, GError **error)
         struct checkpoint_entry entry;
         g_autofree char *left = g_build_filename(path, *name, NULL);
         bool is_left = is_left_over(*name) || (parse_name(*name, &entry) && !is_whole(left));
-        if (!is_left || g_strcmp0(*name, except) == 0)
-            continue;
-        bool one_file = !g_file_test(left, G_FILE_TEST_IS_DIR) || strcmp(*name, LINK) == 0;
-        ok = one_file ? g_unlink(left) == 0 || errno == ENOENT || checkpoint_files_fail(left, error)
-                      : checkpoint_files_remove(left, error);
+        ok = !is_left || g_strcmp0(*name, except) == 0 || remove_left(path, *name, error);
     }
     return ok;
 }
@@ -380,16 +413,14 @@ static bool move_folder(const struct checkpoint_folder *folder, int place, const
 
 /* A folder that is being removed has no checkpoint's name, or is incomplete, so that none is ever
  * half there. */
-static bool remove_checkpoint(const char *path, const char *old)
+static void remove_checkpoint(const char *path, const char *old)
 {
-    g_autofree char *removed = g_build_filename(path, OLD, NULL);
     g_autofree char *mark = g_build_filename(old, INCOMPLETE, NULL);
-    if (!checkpoint_files_remove(removed, NULL))
-        return false;
-    if (g_rename(old, removed) == 0)
-        return checkpoint_files_remove(removed, NULL);
-    return errno == EXDEV && g_file_set_contents(mark, "", 0, NULL) &&
-           checkpoint_files_remove(old, NULL);
+    g_autofree char *removed = set_aside(path, old);
+    if (removed)
+        checkpoint_files_remove(removed, NULL);
+    else if (errno == EXDEV && g_file_set_contents(mark, "", 0, NULL))
+        checkpoint_files_remove(old, NULL);
 }
 
 static char *path_of(const char *path, const GArray *entries, guint i)

@@ -228,29 +228,35 @@ static bool check_manifest(const char *folder, uint32_t writer, uint32_t writers
     return ok;
 }
 
-/* Returns the number of writers that the names of manifests tell, or 0 if there are none. */
-static uint32_t count_writers(const char *folder)
+/* Sets the number of writers that the names of manifests tell, or 0 if there are none. Fails if the
+ * folder is there but cannot be read. */
+static bool count_writers(const char *folder, uint32_t *writers, GError **error)
 {
-    g_auto(GStrv) names = checkpoint_files_list(folder, NULL);
-    uint32_t writers = 0, writer, of;
+    bool there = g_file_test(folder, G_FILE_TEST_IS_DIR);
+    g_auto(GStrv) names = there ? checkpoint_files_list(folder, error) : NULL;
+    uint32_t writer, of;
+    *writers = 0;
     for (char **name = names; names && *name; name++) {
-        if (g_str_equal(*name, SINGLE))
-            return 1;
+        if (g_str_equal(*name, SINGLE)) {
+            *writers = 1;
+            break;
+        }
         if (sscanf(*name, STEM "-%5u-of-%5u.json", &writer, &of) == 2)
-            writers = MAX(writers, of);
+            *writers = MAX(*writers, of);
     }
-    return writers;
+    return names || !there;
 }
 
 bool checkpoint_manifest_exists(const char *folder)
 {
-    return count_writers(folder) > 0;
+    uint32_t writers;
+    return count_writers(folder, &writers, NULL) && writers > 0;
 }
 
 bool checkpoint_manifest_check(const char *folder, bool tensors, GError **error)
 {
-    uint32_t writers = count_writers(folder);
-    bool ok = true;
+    uint32_t writers;
+    bool ok = count_writers(folder, &writers, error);
     for (uint32_t writer = 0; ok && writer < writers; writer++)
         ok = check_manifest(folder, writer, writers, tensors, error);
     return ok;

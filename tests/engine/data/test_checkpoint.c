@@ -192,6 +192,46 @@ static void test_left_over(struct saving_fixture *fixture, const void *unused)
     expect_entries(fixture, 2, FILES);
 }
 
+/* Makes a folder, `name` in the checkpoints' one, that holds a file and what cannot be removed: no
+ * save removes a folder within one. A disk that fails, or NFS if a file is open, does the same. */
+static void hold(const struct saving_fixture *fixture, const char *name)
+{
+    g_autofree char *folder = g_build_filename(fixture->folder, name, NULL);
+    g_autofree char *held = g_build_filename(folder, "held", NULL);
+    g_autofree char *file = g_build_filename(folder, "trainer.json", NULL);
+    g_assert_cmpint(g_mkdir_with_parents(held, 0777), ==, 0);
+    g_assert_true(g_file_set_contents(file, "half", -1, NULL));
+}
+
+static void let_go(const struct saving_fixture *fixture, const char *name)
+{
+    g_autofree char *held = g_build_filename(fixture->folder, name, "held", NULL);
+    g_autofree char *file = g_build_filename(fixture->folder, name, "trainer.json", NULL);
+    g_assert_false(g_file_test(file, G_FILE_TEST_EXISTS));
+    g_assert_cmpint(g_rmdir(held), ==, 0);
+}
+
+/* Of what is left over and cannot be removed as much as can be is removed, and nothing of it keeps
+ * a run from saving, or from removing old checkpoints. It goes as soon as it can. */
+static void test_held(struct saving_fixture *fixture, const void *unused)
+{
+    (void)unused;
+    GError *error = NULL;
+    g_assert_true(saving_save(fixture, fixture->model, 7, NULL));
+    hold(fixture, "old.partial");
+    hold(fixture, "step-8.partial");
+    for (uint64_t step = 8; step < 11; step++) {
+        g_assert_true(saving_save(fixture, fixture->model, step, &error));
+        g_assert_no_error(error);
+        saving_expect(fixture, fixture->model, step);
+        g_assert_cmpuint(checkpoint_folder_count(fixture->folder), ==, 2);
+    }
+    let_go(fixture, "old.partial");
+    let_go(fixture, "old-2.partial");
+    g_assert_true(saving_save(fixture, fixture->model, 11, &error));
+    expect_entries(fixture, 2, FILES);
+}
+
 /* The last ones stay, in the order in which they were saved, whatever their steps are. */
 static void test_keep(struct saving_fixture *fixture, const void *unused)
 {
@@ -391,6 +431,7 @@ int main(int argc, char **argv)
     ADD("linked-partial", test_linked_partial);
     ADD("interrupted-replacement", test_interrupted_replacement);
     ADD("left-over", test_left_over);
+    ADD("held", test_held);
     ADD("keep", test_keep);
     ADD("vanished", test_vanished);
     ADD("forms", test_forms);

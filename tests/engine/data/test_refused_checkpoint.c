@@ -6,6 +6,8 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 static void test_mismatch_by_name(struct saving_fixture *fixture, const void *unused)
@@ -215,6 +217,57 @@ static void test_one_before(struct saving_fixture *fixture, const void *unused)
     small_model_free(later);
 }
 
+/* Opens the folders around the checkpoints to everybody, and gives up the rights of root, whom no
+ * permission binds. Returns whether the folder of the checkpoints can then be read. */
+static bool become_another(const struct saving_fixture *fixture)
+{
+    enum { NOBODY = 65534 };
+    g_autofree char *runs = g_path_get_dirname(fixture->folder);
+    g_assert_cmpint(g_chmod(fixture->parent, 0755), ==, 0);
+    g_assert_cmpint(g_chmod(runs, 0755), ==, 0);
+    if (geteuid() == 0)
+        g_assert_cmpint(seteuid(NOBODY), ==, 0);
+    return g_access(fixture->folder, R_OK | X_OK) == 0;
+}
+
+/* Fails unless the folder cannot be resumed from, for want of permission to read this one. */
+static void expect_forbidden(const char *folder, const char *unreadable)
+{
+    struct checkpoint_state state;
+    g_autoptr(GError) error = NULL;
+    g_assert_false(checkpoint_read_state(folder, &state, &error));
+    g_test_message("%s", error->message);
+    g_assert_nonnull(strstr(error->message, unreadable));
+    g_assert_nonnull(strstr(error->message, "Permission denied"));
+}
+
+/* A checkpoint whose folder cannot be read is not passed over for an older one, which would repeat
+ * steps unseen. */
+static void test_unreadable(struct saving_fixture *fixture, const void *unused)
+{
+    (void)unused;
+    static const mode_t modes[] = {0, 0311}; /* 0311: files are found by name, but not listed */
+    uid_t user = geteuid();
+    g_assert_true(saving_save(fixture, fixture->model, 7, NULL));
+    g_assert_true(saving_save(fixture, fixture->model, 8, NULL));
+    g_autofree char *newest = g_build_filename(fixture->folder, "checkpoint-0002-step-8", NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(modes); i++) {
+        g_assert_cmpint(g_chmod(newest, modes[i]), ==, 0);
+        if (become_another(fixture)) {
+            expect_forbidden(fixture->folder, newest);
+            g_assert_cmpuint(checkpoint_folder_count(fixture->folder), ==, 2);
+        } else
+            g_test_skip("another user cannot come to the folder of this test");
+        g_assert_cmpint(seteuid(user), ==, 0);
+    }
+    g_assert_cmpint(g_chmod(fixture->folder, 0), ==, 0);
+    if (!become_another(fixture))
+        expect_forbidden(fixture->folder, fixture->folder);
+    g_assert_cmpint(seteuid(user), ==, 0);
+    g_assert_cmpint(g_chmod(fixture->folder, 0755), ==, 0);
+    g_assert_cmpint(g_chmod(newest, 0755), ==, 0);
+}
+
 /* A manifest reads no file of another folder. */
 static void test_other_place(struct saving_fixture *fixture, const void *unused)
 {
@@ -284,6 +337,7 @@ int main(int argc, char **argv)
     ADD("damaged", test_damaged);
     ADD("flipped", test_flipped);
     ADD("one-before", test_one_before);
+    ADD("unreadable", test_unreadable);
     ADD("other-place", test_other_place);
     ADD("bad-state", test_bad_state);
     return g_test_run();
