@@ -342,13 +342,23 @@ struct safetensors *weights_open(const char *path, const struct model_config *co
     return file;
 }
 
-/* Widening takes longer than the copy to a GPU unless all cores do it. */
-static void read_piece(const struct safetensors *file, const struct safetensors_tensor *from,
-                       uint64_t first, uint64_t count, float *values)
+/* Widening takes longer than the copy to a GPU unless all cores do it. Of several errors one is
+ * kept. */
+static bool read_piece(const struct safetensors *file, const struct safetensors_tensor *from,
+                       uint64_t first, uint64_t count, float *values, GError **error)
 {
+    GError *kept = NULL;
 #pragma omp parallel for schedule(static)
-    for (uint64_t done = 0; done < count; done += SLICE)
-        safetensors_read(file, from, first + done, MIN(SLICE, count - done), values + done);
+    for (uint64_t done = 0; done < count; done += SLICE) {
+        GError *problem = NULL;
+        if (!safetensors_read(file, from, first + done, MIN(SLICE, count - done), values + done,
+                              &problem) &&
+            !g_atomic_pointer_compare_and_exchange(&kept, NULL, problem))
+            g_error_free(problem);
+    }
+    if (kept)
+        g_propagate_error(error, kept);
+    return !kept;
 }
 
 /* Copies the elements of a file's tensor from piece->from on to piece->first. */
@@ -360,8 +370,8 @@ static bool copy_in(const struct safetensors *file, const struct safetensors_ten
     bool copied = true;
     for (uint64_t done = 0; copied && done < piece->elements; done += PIECE) {
         uint64_t count = MIN(PIECE, piece->elements - done);
-        read_piece(file, from, piece->from + done, count, values);
-        copied = store->write(store->self, tensor, list, piece->first + done, count, values, error);
+        copied = read_piece(file, from, piece->from + done, count, values, error) &&
+                 store->write(store->self, tensor, list, piece->first + done, count, values, error);
     }
     g_free(values);
     return copied;
@@ -406,30 +416,35 @@ bool weights_load(const struct safetensors *file, const struct model_config *con
     return true;
 }
 
-static void digest_piece(GChecksum *sum, const struct safetensors *file,
-                         const struct safetensors_tensor *from, const struct weights_piece *piece)
+static bool digest_piece(GChecksum *sum, const struct safetensors *file,
+                         const struct safetensors_tensor *from, const struct weights_piece *piece,
+                         GError **error)
 {
     float sample[1024];
     uint64_t count = MIN(piece->elements, G_N_ELEMENTS(sample));
     const uint64_t first[] = {piece->from, piece->from + piece->elements - count};
     for (size_t i = 0; i < G_N_ELEMENTS(first); i++) {
-        safetensors_read(file, from, first[i], count, sample);
+        if (!safetensors_read(file, from, first[i], count, sample, error))
+            return false;
         g_checksum_update(sum, (const guchar *)sample, (gssize)(count * sizeof *sample));
     }
+    return true;
 }
 
 char *weights_digest(const struct safetensors *file, const struct model_config *config,
-                     const struct trace *trace)
+                     const struct trace *trace, GError **error)
 {
     GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
-    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+    bool read = true;
+    for (uint32_t i = 0; read && i < trace->tensor_count; i++) {
         if (weights_is_adapter(trace->tensors[i].name))
             continue;
         g_auto(pieces_auto) pieces = pieces_in(file, config, trace->tensors[i].name);
-        for (uint32_t p = 0; p < pieces.count; p++)
-            digest_piece(sum, file, find(file, config, pieces.at[p].name), &pieces.at[p]);
+        for (uint32_t p = 0; read && p < pieces.count; p++)
+            read = digest_piece(sum, file, find(file, config, pieces.at[p].name), &pieces.at[p],
+                                error);
     }
-    char *digest = g_strdup(g_checksum_get_string(sum));
+    char *digest = read ? g_strdup(g_checksum_get_string(sum)) : NULL;
     g_checksum_free(sum);
     return digest;
 }

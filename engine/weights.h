@@ -68,9 +68,9 @@ bool weights_load(const struct safetensors *file, const struct model_config *con
 
 /* Returns a digest of the beginning and the end of each of the trace's tensors in the file, but not
  * of adapters. It does not depend on how the file names and stores them: in fp32 or bf16, in one
- * file or several. Free with g_free. */
+ * file or several. Free with g_free. Returns NULL with an error if the file cannot be read. */
 char *weights_digest(const struct safetensors *file, const struct model_config *config,
-                     const struct trace *trace);
+                     const struct trace *trace, GError **error);
 
 /* Copy one list of a tensor between a file and the store, in pieces. `from` must have as many
  * elements as the tensor. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -20,12 +21,9 @@ G_DEFINE_QUARK(pstar_safetensors_error, safetensors_error)
 
 struct safetensors {
     char *path;
-    GMappedFile *file;
-    const uint8_t *map; /* of the file's bytes */
-    size_t map_bytes;
-    const uint8_t *data;
-    uint64_t data_bytes;
-    GArray *tensors;     /* struct safetensors_tensor, by offset */
+    int file;                                 /* descriptor, or -1 */
+    uint64_t bytes, header_bytes, data_bytes; /* all are LENGTH_BYTES and the other two */
+    GArray *tensors;                          /* struct safetensors_tensor, by offset */
     GHashTable *by_name; /* name -> struct safetensors_tensor, both owned by `tensors` */
     GPtrArray *parts;    /* struct safetensors, of an index; else NULL */
 };
@@ -81,23 +79,40 @@ static bool invalid(const struct safetensors *file, const char *tensor, GError *
     return false;
 }
 
-static bool map_file(struct safetensors *file, GError **error)
+/* `tensor` may be NULL. */
+static bool unreadable(const struct safetensors *file, const char *tensor, const char *reason,
+                       GError **error)
 {
-    GError *problem = NULL;
-    if (g_file_test(file->path, G_FILE_TEST_IS_DIR)) {
-        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: is a folder, not a file",
-                    file->path);
-        return false;
+    g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: %s%s%s%s", file->path,
+                tensor ? "tensor " : "", tensor ? tensor : "", tensor ? ": " : "", reason);
+    return false;
+}
+
+static bool open_to_read(struct safetensors *file, GError **error)
+{
+    struct stat status;
+    if (g_file_test(file->path, G_FILE_TEST_IS_DIR))
+        return unreadable(file, NULL, "is a folder, not a file", error);
+    file->file = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->file < 0 || fstat(file->file, &status) != 0)
+        return unreadable(file, NULL, g_strerror(errno), error);
+    file->bytes = (uint64_t)status.st_size;
+    return true;
+}
+
+/* Reads bytes of the file, of this tensor if it is not NULL. They are not mapped: a disk that
+ * cannot read them would end the program by a signal. */
+static bool read_bytes(const struct safetensors *file, const char *tensor, uint64_t first,
+                       uint64_t count, void *to, GError **error)
+{
+    for (uint64_t done = 0; done < count;) {
+        ssize_t got = pread(file->file, (uint8_t *)to + done, count - done, (off_t)(first + done));
+        if (got == 0)
+            return unreadable(file, tensor, "the file has become shorter while it is read", error);
+        if (got < 0 && errno != EINTR)
+            return unreadable(file, tensor, g_strerror(errno), error);
+        done += got > 0 ? (uint64_t)got : 0;
     }
-    file->file = g_mapped_file_new(file->path, FALSE, &problem);
-    if (!file->file) {
-        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: %s", file->path,
-                    problem->message);
-        g_error_free(problem);
-        return false;
-    }
-    file->map = (const uint8_t *)g_mapped_file_get_contents(file->file);
-    file->map_bytes = g_mapped_file_get_length(file->file);
     return true;
 }
 
@@ -218,22 +233,25 @@ static bool check_cover(struct safetensors *file, GError **error)
 static bool read_header(struct safetensors *file, GError **error)
 {
     uint64_t length = 0;
-    if (file->map_bytes < LENGTH_BYTES)
+    if (file->bytes < LENGTH_BYTES)
         return invalid(file, NULL, error, "too short to be a safetensors file");
-    memcpy(&length, file->map, LENGTH_BYTES);
+    if (!read_bytes(file, NULL, 0, LENGTH_BYTES, &length, error))
+        return false;
     length = GUINT64_FROM_LE(length);
-    if (length > GREATEST_HEADER || length > file->map_bytes - LENGTH_BYTES) {
+    if (length > GREATEST_HEADER || length > file->bytes - LENGTH_BYTES) {
         return invalid(file, NULL, error,
                        "its header would have %" G_GUINT64_FORMAT
                        " bytes: not a safetensors file, or truncated",
                        length);
     }
-    file->data = file->map + LENGTH_BYTES + length;
-    file->data_bytes = file->map_bytes - LENGTH_BYTES - length;
+    file->header_bytes = length;
+    file->data_bytes = file->bytes - LENGTH_BYTES - length;
 
+    g_autofree char *text = g_malloc(length + 1);
+    if (!read_bytes(file, NULL, LENGTH_BYTES, length, text, error))
+        return false;
     json_error_t problem;
-    json_t *header = json_loadb((const char *)file->map + LENGTH_BYTES, (size_t)length,
-                                JSON_REJECT_DUPLICATES, &problem);
+    json_t *header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &problem);
     bool read;
     if (!header)
         read = invalid(file, NULL, error, "header is not JSON: %s", problem.text);
@@ -249,6 +267,7 @@ static struct safetensors *safetensors_new(const char *path)
 {
     struct safetensors *file = g_new0(struct safetensors, 1);
     file->path = g_strdup(path);
+    file->file = -1;
     file->tensors = g_array_new(FALSE, FALSE, sizeof(struct safetensors_tensor));
     g_array_set_clear_func(file->tensors, tensor_clear);
     file->by_name = g_hash_table_new(g_str_hash, g_str_equal);
@@ -258,7 +277,7 @@ static struct safetensors *safetensors_new(const char *path)
 struct safetensors *safetensors_open(const char *path, GError **error)
 {
     struct safetensors *file = safetensors_new(path);
-    if (!input_file_check(path, error) || !map_file(file, error) || !read_header(file, error)) {
+    if (!input_file_check(path, error) || !open_to_read(file, error) || !read_header(file, error)) {
         safetensors_close(file);
         return NULL;
     }
@@ -359,8 +378,8 @@ void safetensors_close(struct safetensors *file)
         return;
     if (file->parts)
         g_ptr_array_unref(file->parts);
-    if (file->file)
-        g_mapped_file_unref(file->file);
+    if (file->file >= 0)
+        close(file->file);
     g_hash_table_destroy(file->by_name);
     g_array_free(file->tensors, TRUE);
     g_free(file->path);
@@ -440,23 +459,27 @@ static float widen_f16(uint16_t bits)
     return value;
 }
 
-void safetensors_read(const struct safetensors *file, const struct safetensors_tensor *tensor,
-                      uint64_t first, uint64_t count, float *values)
+/* Numbers of 16 bits are read to the second half of `values`, and widened from the first one on:
+ * each is read before another one takes its place. */
+bool safetensors_read(const struct safetensors *file, const struct safetensors_tensor *tensor,
+                      uint64_t first, uint64_t count, float *values, GError **error)
 {
     g_assert(first <= tensor->elements && count <= tensor->elements - first);
     const struct safetensors *part = file->parts ? g_ptr_array_index(file->parts, tensor->part)
                                                  : file;
-    const uint8_t *data = part->data + tensor->offset; /* of any alignment: copied, not cast */
-    if (tensor->dtype == SAFETENSORS_F32) {
-        memcpy(values, data + first * sizeof(float), count * sizeof(float));
-        return;
-    }
-    g_assert(tensor->dtype == SAFETENSORS_F16 || tensor->dtype == SAFETENSORS_BF16);
-    for (uint64_t i = 0; i < count; i++) {
+    bool whole = tensor->dtype == SAFETENSORS_F32;
+    uint64_t size = whole ? sizeof(float) : sizeof(uint16_t);
+    uint8_t *narrow = (uint8_t *)values + (whole ? 0 : count * size);
+    uint64_t at = LENGTH_BYTES + part->header_bytes + tensor->offset + first * size;
+    g_assert(whole || tensor->dtype == SAFETENSORS_F16 || tensor->dtype == SAFETENSORS_BF16);
+    if (!read_bytes(part, tensor->name, at, count * size, narrow, error))
+        return false;
+    for (uint64_t i = 0; !whole && i < count; i++) {
         uint16_t bits;
-        memcpy(&bits, data + (first + i) * sizeof(bits), sizeof(bits));
+        memcpy(&bits, narrow + i * sizeof(bits), sizeof(bits));
         values[i] = tensor->dtype == SAFETENSORS_BF16 ? widen_bf16(bits) : widen_f16(bits);
     }
+    return true;
 }
 
 /* ---- writing ---- */

@@ -1,8 +1,8 @@
 /* Reads and writes safetensors files: named tensors of numbers, as Hugging Face stores weights.
  *
  * A file is eight bytes (length of the header, little-endian), the header (JSON: name -> dtype,
- * shape, data_offsets), and the data. A file is read through a memory map and written in pieces, so
- * that neither ever needs a whole model in memory. */
+ * shape, data_offsets), and the data. A file is read and written in pieces, so that neither ever
+ * needs a whole model in memory. */
 #ifndef PSTAR_MODELS_SAFETENSORS_H
 #define PSTAR_MODELS_SAFETENSORS_H
 
@@ -66,9 +66,10 @@ bool safetensors_expect(const struct safetensors *file, const struct safetensors
                         const uint64_t *shape, uint32_t rank, GError **error);
 
 /* Reads elements [first, first + count) of a tensor, widened to fp32 exactly. safetensors_expect
- * must have accepted the tensor, and the elements must exist. */
-void safetensors_read(const struct safetensors *file, const struct safetensors_tensor *tensor,
-                      uint64_t first, uint64_t count, float *values);
+ * must have accepted the tensor, and the elements must exist. Fails (SAFETENSORS_ERROR_IO) if the
+ * file cannot be read. Several threads may call it at once. */
+bool safetensors_read(const struct safetensors *file, const struct safetensors_tensor *tensor,
+                      uint64_t first, uint64_t count, float *values, GError **error);
 
 /* A file being written: tensors are declared, in order, then their data is appended in that same
  * order, in pieces of any size. It appears under `path`, whole, at safetensors_writer_finish. */

@@ -250,10 +250,12 @@ static bool open_model(struct training *training, const struct trainer_watch *wa
         g_propagate_error(error, refused);
         return false;
     }
-    if (weights && run_has_adapters(training->options) && (!dry || training->options->resume))
-        training->state.base_digest = weights_digest(
-            weights, training->run->config, pipeline_whole(training->run->iteration)->trace);
-    bool opened = read_position(training, watch, error) &&
+    bool digested = !weights || !run_has_adapters(training->options) ||
+                    (dry && !training->options->resume) ||
+                    (training->state.base_digest =
+                         weights_digest(weights, training->run->config,
+                                        pipeline_whole(training->run->iteration)->trace, error));
+    bool opened = digested && read_position(training, watch, error) &&
                   (dry ? check_adapters(training, error)
                        : open_engine(training, error) && fill(training, weights, error));
     safetensors_close(weights);

@@ -161,7 +161,7 @@ static void read_values(const struct safetensors *file)
         if (!safetensors_expect(file, tensor, tensor->shape, tensor->rank, NULL))
             continue;
         g_autofree float *values = g_new(float, tensor->elements);
-        safetensors_read(file, tensor, 0, tensor->elements, values);
+        (void)safetensors_read(file, tensor, 0, tensor->elements, values, NULL);
     }
 }
 

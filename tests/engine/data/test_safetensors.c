@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct fixture {
     char *folder, *path;
@@ -70,9 +71,9 @@ static void test_round_trip(struct fixture *fixture, const void *data)
     g_assert_null(safetensors_find(file, "c"));
     g_assert_true(safetensors_expect(file, a, shape_a, 2, &error));
     float read[11];
-    safetensors_read(file, a, 0, 6, read);
-    safetensors_read(file, b, 0, 2, read + 6);
-    safetensors_read(file, b, 2, 3, read + 8);
+    g_assert_true(safetensors_read(file, a, 0, 6, read, NULL));
+    g_assert_true(safetensors_read(file, b, 0, 2, read + 6, NULL));
+    g_assert_true(safetensors_read(file, b, 2, 3, read + 8, NULL));
     g_assert_cmpmem(read, sizeof(read), values, sizeof(values));
     safetensors_close(file);
 }
@@ -140,7 +141,7 @@ static void check_halves(const char *path, const char *dtype, const struct half 
     struct safetensors *file = safetensors_open(path, NULL);
     for (uint32_t i = 0; i < count; i++) {
         float value;
-        safetensors_read(file, safetensors_at(file, 0), i, 1, &value);
+        g_assert_true(safetensors_read(file, safetensors_at(file, 0), i, 1, &value, NULL));
         g_assert_cmpmem(&value, sizeof(value), &halves[i].value, sizeof(value));
     }
     safetensors_close(file);
@@ -270,6 +271,57 @@ static void test_expect(struct fixture *fixture, const void *data)
     safetensors_close(file);
 }
 
+/* A file that ends sooner than when it was opened, or that a disk cannot read, is an error, and not
+ * a signal. */
+static void test_shorter_meanwhile(struct fixture *fixture, const void *data)
+{
+    (void)data;
+    GError *error = NULL;
+    float values[4] = {0};
+    write_file(fixture->path,
+               "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+               "\"b\":{\"dtype\":\"BF16\",\"shape\":[4],\"data_offsets\":[8,16]}}",
+               16);
+    struct safetensors *file = safetensors_open(fixture->path, NULL);
+    GStatBuf status;
+    g_assert_cmpint(g_stat(fixture->path, &status), ==, 0);
+    g_assert_cmpint(truncate(fixture->path, status.st_size - 2), ==, 0);
+    g_assert_true(safetensors_read(file, safetensors_at(file, 0), 0, 2, values, &error));
+    g_assert_true(safetensors_read(file, safetensors_at(file, 1), 0, 3, values, &error));
+    g_assert_no_error(error);
+    g_assert_false(safetensors_read(file, safetensors_at(file, 1), 1, 3, values, &error));
+    g_assert_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO);
+    g_assert_nonnull(strstr(error->message, ": tensor b: "));
+    g_assert_nonnull(strstr(error->message, "shorter while it is read"));
+    g_error_free(error);
+    safetensors_close(file);
+}
+
+/* Numbers of 16 bits that are read together are those that are read one by one. */
+static void test_widening_together(struct fixture *fixture, const void *data)
+{
+    enum { COUNT = 1000 };
+    (void)data;
+    const uint64_t shape[] = {COUNT};
+    uint16_t bits[COUNT];
+    float together[COUNT], alone;
+    struct safetensors_writer *writer = safetensors_writer_new(fixture->path);
+    safetensors_writer_declare(writer, SAFETENSORS_BF16, "a", shape, 1);
+    for (size_t i = 0; i < COUNT; i++)
+        bits[i] = (uint16_t)g_test_rand_int_range(0, 0x7f80); /* finite */
+    g_assert_true(safetensors_writer_append(writer, bits, sizeof bits, NULL));
+    g_assert_true(safetensors_writer_finish(writer, NULL));
+    safetensors_writer_free(writer);
+    struct safetensors *file = safetensors_open(fixture->path, NULL);
+    const struct safetensors_tensor *a = safetensors_at(file, 0);
+    g_assert_true(safetensors_read(file, a, 0, COUNT, together, NULL));
+    for (size_t i = 0; i < COUNT; i++) {
+        g_assert_true(safetensors_read(file, a, i, 1, &alone, NULL));
+        g_assert_cmpmem(&alone, sizeof alone, &together[i], sizeof alone);
+    }
+    safetensors_close(file);
+}
+
 /* Reads everything that a file which was accepted claims to hold. */
 static void read_all(const struct safetensors *file)
 {
@@ -277,7 +329,7 @@ static void read_all(const struct safetensors *file)
         const struct safetensors_tensor *tensor = safetensors_at(file, i);
         if (tensor->dtype != SAFETENSORS_OTHER) {
             float *values = g_new(float, tensor->elements);
-            safetensors_read(file, tensor, 0, tensor->elements, values);
+            g_assert_true(safetensors_read(file, tensor, 0, tensor->elements, values, NULL));
             g_free(values);
         }
     }
@@ -365,8 +417,8 @@ static void test_index(struct fixture *fixture, const void *data)
     g_assert_no_error(error);
     g_assert_cmpuint(safetensors_count(file), ==, 2);
     float values[4];
-    safetensors_read(file, safetensors_find(file, "a"), 0, 2, values);
-    safetensors_read(file, safetensors_find(file, "b"), 0, 2, values + 2);
+    g_assert_true(safetensors_read(file, safetensors_find(file, "a"), 0, 2, values, NULL));
+    g_assert_true(safetensors_read(file, safetensors_find(file, "b"), 0, 2, values + 2, NULL));
     g_assert_cmpmem(values, sizeof values, ((float[]){0, 0, 1, 2}), sizeof values);
     safetensors_close(file);
     remove_parts(fixture, path);
@@ -413,6 +465,8 @@ int main(int argc, char **argv)
     ADD("unfinished-leaves-nothing", test_unfinished_leaves_nothing);
     ADD("write-nowhere", test_write_nowhere);
     ADD("widening", test_widening);
+    ADD("widening-together", test_widening_together);
+    ADD("shorter-meanwhile", test_shorter_meanwhile);
     ADD("bad-files", test_bad_files);
     ADD("bad-lengths", test_bad_lengths);
     ADD("missing-file", test_missing_file);
