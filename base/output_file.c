@@ -20,10 +20,15 @@ static int descriptor_of(const char *path)
     return (int)number;
 }
 
+const char *output_file_name(const char *path)
+{
+    return descriptor_of(path) < 0 ? path : "standard output";
+}
+
 static bool fail(const char *path, int code, GError **error)
 {
     g_set_error(error, FAILURE, FAILURE_RUNNING, "%s: cannot be written: %s",
-                descriptor_of(path) < 0 ? path : "standard output", g_strerror(code));
+                output_file_name(path), g_strerror(code));
     return false;
 }
 

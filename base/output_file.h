@@ -12,6 +12,10 @@ struct output_file {
     FILE *stream;
 };
 
+/* Returns what messages call an output: "standard output" for a descriptor's path (see
+ * output_stream_open), else its path. */
+const char *output_file_name(const char *path);
+
 /* Returns the path of the file that writing to `path` makes or replaces: where symbolic links lead,
  * whose last target may be missing. Free with g_free. */
 char *output_file_target(const char *path);

@@ -2,6 +2,7 @@
 
 #include "base/failure.h"
 #include "base/fault.h"
+#include "base/output_file.h"
 #include "base/process_limits.h"
 #include "base/size.h"
 #include "chunks/plan.h"
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +55,15 @@ static GOptionContext *context_of(const struct program *program)
     return context;
 }
 
-/* Runs at exit. A program whose output is lost has failed, even if all else went well. */
+/* Returns whether standard output is a pipe whose reader has gone. */
+static bool has_no_reader(void)
+{
+    struct pollfd output = {.fd = STDOUT_FILENO};
+    return poll(&output, 1, 0) == 1 && output.revents & POLLERR;
+}
+
+/* Runs at exit. A program whose output is lost has failed, even if all else went well. If its
+ * reader has gone, it ends as others do: by SIGPIPE, without a word. */
 static void check_output(int status, void *name)
 {
     const struct console console = {.program = name};
@@ -61,6 +71,10 @@ static void check_output(int status, void *name)
     bool ok = fflush(stdout) == 0 && !ferror(stdout);
     if (ok || status != STATUS_DONE)
         return;
+    if (has_no_reader()) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
     g_autofree char *message = g_strdup_printf("standard output: cannot be written%s%s",
                                                errno ? ": " : "", errno ? g_strerror(errno) : "");
     console_error(&console, message);
@@ -90,10 +104,8 @@ static void tell_file(const struct console *console, const char *what, const cha
     struct stat status;
     bool known = stat(path, &status) == 0 && S_ISREG(status.st_mode);
     g_autofree char *size = known ? size_format((uint64_t)status.st_size) : NULL;
-    if (g_str_has_prefix(path, "/dev/fd/"))
-        console_detail(console, "%s standard output", what);
-    else
-        console_detail(console, "%s %s%s%s", what, path, size ? ", " : "", size ? size : "");
+    console_detail(console, "%s %s%s%s", what, output_file_name(path), size ? ", " : "",
+                   size ? size : "");
 }
 
 /* Tells of the files that the options name: those that are written, or the others. */

@@ -96,8 +96,18 @@ static void stop_catching(struct progress *progress)
     pthread_sigmask(SIG_SETMASK, &progress->before, NULL);
 }
 
+/* Whoever reads what is printed meanwhile may go away, such as `head`. That must not cost the work:
+ * what cannot be printed is lost, and what cannot be logged is an error. It stays so until the end,
+ * where the program says how it ended (program.c). */
+static void outlive_readers(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+}
+
 static void catch_all(struct progress *progress)
 {
+    if (!progress->output)
+        outlive_readers();
     sigemptyset(&progress->signals);
     sigaddset(&progress->signals, SIGINT);
     sigaddset(&progress->signals, SIGTERM);

@@ -1,5 +1,6 @@
 #include "engine/train/run_report.h"
 
+#include "base/failure.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "base/size.h"
@@ -23,7 +24,7 @@ struct run_log {
 
 static bool fail(const char *path, GError **error)
 {
-    g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno), "%s: %s", path,
+    g_set_error(error, FAILURE, FAILURE_RUNNING, "%s: %s", output_file_name(path),
                 g_strerror(errno));
     return false;
 }

@@ -169,6 +169,7 @@ static void test_standard_output(void)
     struct outcome count = workshop_run(workshop, "cat count");
     g_assert_cmpstr(g_strstrip(count.out), ==, "3");
     outcome_clear(&count);
+    expect(workshop, "sh -c '" RUN "--log - >&-'", 1, "pstar-run: standard output: ");
     expect(workshop, "pstar-trace synth --model model --batch 1 --seq 8 -o -", 2,
            "--output -: cannot go to standard output");
     expect(workshop, "pstar-sim good.pstar" BUDGET "--json - --csv -", 2,

@@ -237,6 +237,51 @@ static void test_progress_lines(struct run_folder *folder, gconstpointer data)
     last_step(folder);
 }
 
+/* Runs a shell's command line in which RUN stands for pstar-run and its usual options. */
+static void run_shell(const struct run_folder *folder, const char *line)
+{
+    g_auto(GStrv) run = run_folder_command("");
+    g_autofree char *joined = g_strjoinv(" ", run);
+    g_autoptr(GString) script = g_string_new(line);
+    g_string_replace(script, "RUN", joined, 0);
+    char *command[] = {(char *)"/bin/sh", (char *)"-c", script->str, NULL};
+    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, NULL), ==, 0);
+}
+
+static void expect_text(const struct run_folder *folder, const char *name, const char *part)
+{
+    g_autofree char *path = run_folder_path(folder, name), *text = NULL;
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    run_folder_expect(text, part);
+}
+
+/* A reader of the log that goes away ends the run as a full disk does: with a checkpoint. */
+static void test_log_without_reader(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    run_shell(folder, "{ RUN --steps 1000000 --log - --save saved 2> errors; echo $? > status; } | "
+                      "head -1 > first");
+    expect_text(folder, "first", "{\"step\":1,");
+    expect_text(folder, "status", "1\n");
+    expect_text(folder, "errors", "pstar-run: standard output: Broken pipe\n");
+    g_assert_true(run_folder_has(folder, "saved/newest/trainer.json"));
+}
+
+/* Nobody need read where a run is: it goes on until a signal, after which it saves. */
+static void test_progress_without_reader(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    run_shell(folder, "mkfifo lines; "
+                      "RUN --steps 1000000 --verbose --log log.jsonl --save saved 2> lines & "
+                      "grep -m 1 ' of 1000000 steps' < lines > first; "
+                      "sleep 2.5; " /* for two more lines of progress */
+                      "kill -TERM $!; wait $!; echo $? > status");
+    expect_text(folder, "first", "loss ");
+    expect_text(folder, "status", "0\n");
+    g_assert_true(run_folder_has(folder, "saved/newest/trainer.json"));
+    last_step(folder);
+}
+
 #define ADD(path, data, function)                                                             \
     g_test_add("/signals/" path, struct run_folder, GINT_TO_POINTER(data), run_folder_set_up, \
                function, run_folder_tear_down)
@@ -255,5 +300,7 @@ int main(int argc, char **argv)
     ADD("soon-shorter-data", 0, test_soon_shorter_data);
     ADD("ignored-hang-up", 0, test_ignored_hangup);
     ADD("progress-lines", 0, test_progress_lines);
+    ADD("log-without-reader", 0, test_log_without_reader);
+    ADD("progress-without-reader", 0, test_progress_without_reader);
     return g_test_run();
 }
