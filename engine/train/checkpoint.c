@@ -1,5 +1,7 @@
 #include "engine/train/checkpoint.h"
 
+#include "base/process_limits.h"
+#include "base/size.h"
 #include "engine/adapters.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/checkpoint_manifest.h"
@@ -7,6 +9,7 @@
 
 #include <jansson.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define CONFIG_FILE    "config.json"
 #define OPTIMIZER_STEM "optimizer"
@@ -247,18 +250,36 @@ static uint32_t count_copies(const char *folder, uint64_t saves, uint32_t keep)
     return (uint32_t)MAX(MIN(MIN(saves, most), most - MIN(there, keep)), 1);
 }
 
-bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
-                    uint32_t keep, GError **error)
+/* Looks at the largest file, which has the moments: RLIMIT_FSIZE ends its writing. */
+static bool may_be_as_large(const char *folder, const struct trace *trace, uint32_t writers,
+                            GError **error)
 {
-    return checkpoint_may_save(folder, error) &&
+    enum { MOMENTS = 2 };
+    uint64_t limit = process_limit(RLIMIT_FSIZE), elements = 0;
+    for (uint32_t i = 0; i < trace->tensor_count; i++)
+        elements += is_frozen(trace, i) ? 0 : trace->tensors[i].elements;
+    uint64_t bytes = MOMENTS * elements * sizeof(float) / writers;
+    if (bytes <= limit)
+        return true;
+    g_autofree char *needed = size_format(bytes), *most = size_format(limit);
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_FAILED,
+                "%s: a checkpoint has a file of %s, but files are limited to %s (ulimit -f)",
+                folder, needed, most);
+    return false;
+}
+
+bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, uint32_t writers,
+                    uint64_t saves, uint32_t keep, GError **error)
+{
+    return checkpoint_may_save(folder, error) && may_be_as_large(folder, trace, writers, error) &&
            checkpoint_folder_try(folder, checkpoint_bytes(trace, delay),
                                  count_copies(folder, saves, keep), error);
 }
 
-bool checkpoint_look(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
-                     uint32_t keep, GError **error)
+bool checkpoint_look(const char *folder, const struct trace *trace, bool delay, uint32_t writers,
+                     uint64_t saves, uint32_t keep, GError **error)
 {
-    return checkpoint_may_save(folder, error) &&
+    return checkpoint_may_save(folder, error) && may_be_as_large(folder, trace, writers, error) &&
            checkpoint_folder_look(folder, checkpoint_bytes(trace, delay),
                                   count_copies(folder, saves, keep), error);
 }

@@ -34,15 +34,16 @@ size_t checkpoint_lists(const struct trace *trace, tensor_id tensor, bool delay,
 uint64_t checkpoint_bytes(const struct trace *trace, bool delay);
 
 /* Fails if checkpoints of the trace's tensors cannot be saved to the folder: if checkpoint_save
- * would not accept it, if nothing can be written there, or if there is too little room. `saves` of
- * them follow each other, of which the last `keep` stay, and one more while the oldest is there. */
-bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
-                    uint32_t keep, GError **error);
+ * would not accept it, if nothing can be written there, if there is too little room, or if a file
+ * may not be as large (RLIMIT_FSIZE) as that of one of `writers`, at most. `saves` of them follow
+ * each other, of which the last `keep` stay, and one more while the oldest is there. */
+bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, uint32_t writers,
+                    uint64_t saves, uint32_t keep, GError **error);
 
 /* Does the same without writing to the folder, in which another run may be saving, so it does not
  * find what only an attempt shows. */
-bool checkpoint_look(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
-                     uint32_t keep, GError **error);
+bool checkpoint_look(const char *folder, const struct trace *trace, bool delay, uint32_t writers,
+                     uint64_t saves, uint32_t keep, GError **error);
 
 /* What a checkpoint holds, and in which form. The numbers of `state` must be finite and below
  * 2^63. */

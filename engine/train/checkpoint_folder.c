@@ -20,6 +20,7 @@
 #define OLD        "old.partial"    /* a checkpoint that is being removed */
 #define INCOMPLETE "incomplete"     /* in a checkpoint's folder whose files are not all there */
 #define REPLACED   "next.partial"   /* of earlier versions */
+#define CHECKPOINT "a checkpoint"   /* in errors */
 #define MARK       "complete"       /* in REPLACED, if its files count */
 
 /* ---- names ---- */
@@ -553,7 +554,8 @@ static bool measure_room(const char *path, struct statvfs *system)
     return statvfs(folder, system) == 0 && system->f_blocks > 0;
 }
 
-static bool has_room(const char *path, uint64_t bytes, uint32_t copies, GError **error)
+bool checkpoint_folder_has_room(const char *path, const char *what, uint64_t bytes, uint32_t copies,
+                                GError **error)
 {
     struct statvfs system;
     if (!measure_room(path, &system))
@@ -565,8 +567,8 @@ static bool has_room(const char *path, uint64_t bytes, uint32_t copies, GError *
     g_autofree char *more = copies > 1 ? g_strdup_printf(", and %u will be there at once", copies)
                                        : g_strdup("");
     g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC,
-                "%s: a checkpoint takes %s%s, but the file system has only %s free", path, needed,
-                more, there);
+                "%s: %s takes %s%s, but the file system has only %s free", path, what, needed, more,
+                there);
     return false;
 }
 
@@ -591,7 +593,8 @@ static bool try_to_write(const struct checkpoint_folder *folder, uint64_t bytes,
                          GError **error)
 {
     g_autofree char *partial = checkpoint_folder_begin(folder, 0, true, error);
-    bool ok = partial && has_room(folder->path, bytes, copies, error) &&
+    bool ok = partial &&
+              checkpoint_folder_has_room(folder->path, CHECKPOINT, bytes, copies, error) &&
               write_and_move(folder, partial, error);
     if (partial)
         checkpoint_folder_abandon(folder, 0);
@@ -612,5 +615,6 @@ bool checkpoint_folder_try(const char *path, uint64_t bytes, uint32_t copies, GE
 
 bool checkpoint_folder_look(const char *path, uint64_t bytes, uint32_t copies, GError **error)
 {
-    return output_folder_has_place(path, error) && has_room(path, bytes, copies, error);
+    return output_folder_has_place(path, error) &&
+           checkpoint_folder_has_room(path, CHECKPOINT, bytes, copies, error);
 }

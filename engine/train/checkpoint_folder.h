@@ -60,6 +60,11 @@ bool checkpoint_folder_try(const char *path, uint64_t bytes, uint32_t copies, GE
 /* Does the same by the folder's permissions, without writing. */
 bool checkpoint_folder_look(const char *path, uint64_t bytes, uint32_t copies, GError **error);
 
+/* Fails with a G_FILE_ERROR that names the folder, which may be missing, if its file system has
+ * less room than for `copies` of `what`, such as "a checkpoint", of so many bytes. */
+bool checkpoint_folder_has_room(const char *path, const char *what, uint64_t bytes, uint32_t copies,
+                                GError **error);
+
 /* ---- during a run ---- */
 
 /* Creates the folder if it is missing, locks it (flock) until checkpoint_folder_clear, and removes

@@ -240,6 +240,26 @@ static bool open_engine(struct training *training, GError **error)
     return training->engine != NULL;
 }
 
+/* Checks that there is room for the model that --merge writes, in the form of the weights that were
+ * read, which may be NULL. */
+static bool check_merge(const struct training *training, const struct safetensors *weights,
+                        GError **error)
+{
+    const struct run_options *o = training->options;
+    const struct trace *trace = training_trace(training);
+    uint64_t elements = 0;
+    if (!o->merge || !training_is_first(o))
+        return true;
+    for (uint32_t i = 0; i < trace->tensor_count; i++)
+        elements += weights_is_adapter(trace->tensors[i].name) ? 0 : trace->tensors[i].elements;
+    bool halves = weights && weights_form_of(weights).halves;
+    uint64_t bytes = elements * (halves ? sizeof(uint16_t) : sizeof(float));
+    if (checkpoint_folder_has_room(o->merge, "the merged model", bytes, 1, error))
+        return true;
+    g_prefix_error(error, "--merge: ");
+    return failure_mark(error, FAILURE_RUNNING);
+}
+
 /* A dry run takes no memory, so it only looks at the files of the weights. */
 static bool open_model(struct training *training, const struct trainer_watch *watch, GError **error)
 {
@@ -255,7 +275,8 @@ static bool open_model(struct training *training, const struct trainer_watch *wa
                     (training->state.base_digest =
                          weights_digest(weights, training->run->config,
                                         pipeline_whole(training->run->iteration)->trace, error));
-    bool opened = digested && read_position(training, watch, error) &&
+    bool opened = digested && check_merge(training, weights, error) &&
+                  read_position(training, watch, error) &&
                   (dry ? check_adapters(training, error)
                        : open_engine(training, error) && fill(training, weights, error));
     safetensors_close(weights);
@@ -266,6 +287,7 @@ static bool check_save(const struct training *training, GError **error)
 {
     const struct run_options *o = training->options;
     if ((o->dry_run ? checkpoint_look : checkpoint_try)(o->save, training_trace(training), o->delay,
+                                                        o->ranks ? o->ranks->count : 1,
                                                         run_saves(o), o->keep, error))
         return true;
     g_prefix_error(error, "--save: ");

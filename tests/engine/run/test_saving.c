@@ -264,6 +264,35 @@ static void test_too_little_room(struct run_folder *folder, gconstpointer data)
     g_assert_false(run_folder_has(folder, "log.jsonl"));
 }
 
+/* What cannot be written at the end is found before the first step: a checkpoint with a file larger
+ * than files may be (ulimit -f), and a merged model for which the disk has no room. */
+static void test_end_that_fails(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const char limited[] = "ulimit -f 20; exec " RUN_HERE "--log log.jsonl --save limited ";
+    const char *const more[] = {"", "--dry-run"};
+    for (size_t i = 0; i < G_N_ELEMENTS(more); i++) {
+        g_autofree char *line = g_strconcat(limited, more[i], NULL), *errors = NULL;
+        char *command[] = {(char *)"/bin/sh", (char *)"-c", line, NULL};
+        g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, &errors), ==, 1);
+        run_folder_expect(errors, "--save: limited: a checkpoint has a file of ");
+        run_folder_expect(errors, "(ulimit -f)");
+        g_assert_false(run_folder_has(folder, "log.jsonl"));
+    }
+    g_autofree char *errors = NULL;
+    int status = run_mounted(folder,
+                             "mount -o remount,size=8k saved && exec " RUN_HERE
+                             "--train lora:2 --log log.jsonl --merge saved/merged",
+                             &errors);
+    if (status == 77) {
+        g_test_skip("nothing can be mounted here");
+        return;
+    }
+    g_assert_cmpint(status, ==, 1);
+    run_folder_expect(errors, "--merge: saved/merged: the merged model takes ");
+    g_assert_false(run_folder_has(folder, "log.jsonl"));
+}
+
 /* A checkpoint that finds no room is left out; the run goes on, and the next one may find some. */
 static void test_full_meanwhile(struct run_folder *folder, gconstpointer data)
 {
@@ -446,6 +475,7 @@ int main(int argc, char **argv)
     ADD("overlay", test_overlay);
     ADD("impossible-places", test_impossible_places);
     ADD("too-little-room", test_too_little_room);
+    ADD("end-that-fails", test_end_that_fails);
     ADD("full-meanwhile", test_full_meanwhile);
     ADD("full-log", test_full_log);
     ADD("other-model", test_other_model);
