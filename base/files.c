@@ -36,6 +36,35 @@ bool input_text_check(const char *path, uint64_t most_bytes, GError **error)
     return false;
 }
 
+static void cannot_read(int code, json_error_t *where)
+{
+    *where = (json_error_t){.line = -1, .column = -1};
+    g_strlcpy(where->text, g_strerror(code), sizeof where->text);
+}
+
+json_t *input_json_load(const char *path, size_t flags, json_error_t *where)
+{
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        cannot_read(errno, where);
+        return NULL;
+    }
+    errno = 0;
+    json_t *root = json_loadf(file, flags, where);
+    if (ferror(file)) {
+        cannot_read(errno ? errno : EIO, where);
+        g_clear_pointer(&root, json_decref);
+    }
+    fclose(file);
+    return root;
+}
+
+char *input_json_problem(const json_error_t *where)
+{
+    return where->line > 0 ? g_strdup_printf("line %d: %s", where->line, where->text)
+                           : g_strdup(where->text);
+}
+
 char *library_file_find(const char *name, GError **error)
 {
     g_autofree char *program = g_file_read_link("/proc/self/exe", error);

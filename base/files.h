@@ -3,6 +3,7 @@
 #define PSTAR_BASE_FILES_H
 
 #include <glib.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,6 +17,12 @@ bool input_file_check(const char *path, GError **error);
 
 /* The same for such a text: also fails if it is a folder, or has more than `most_bytes`. */
 bool input_text_check(const char *path, uint64_t most_bytes, GError **error);
+
+/* Does what json_load_file does, but says so if the file cannot be read: to Jansson that is the end
+ * of the text. Then `where->line` is -1. */
+json_t *input_json_load(const char *path, size_t flags, json_error_t *where);
+/* Returns why that has failed, as "line 3: ..." if the text is no JSON. Free with g_free. */
+char *input_json_problem(const json_error_t *where);
 
 /* Returns the path of one of our libraries that are loaded at run time: beside this program in a
  * build folder, or in the installed folder. Free with g_free. Returns NULL with a G_FILE_ERROR that

@@ -284,11 +284,10 @@ struct layout *layout_read(const char *path, const struct trace *trace, GError *
     struct reading reading = {.path = path, .trace = trace, .error = error};
     struct layout *layout = NULL;
     json_error_t where;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
-    if (!root && where.line > 0)
-        refuse(&reading, "line %d: %s", where.line, where.text);
-    else if (!root)
-        refuse(&reading, "%s", where.text);
+    json_t *root = input_json_load(path, JSON_REJECT_DUPLICATES, &where);
+    g_autofree char *problem = root ? NULL : input_json_problem(&where);
+    if (!root)
+        refuse(&reading, "%s", problem);
     else if (json_object_get(root, "pstar_plan"))
         layout = read_plan_layout(&reading);
     else if (json_integer_value(json_object_get(root, "pstar_layout")) != LAYOUT_FORMAT)

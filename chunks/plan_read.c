@@ -494,12 +494,11 @@ struct plan *plan_read(const char *path, GError **error)
     GError *own = NULL;
     struct plan_reader reader = {.path = path, .error = &own};
     json_error_t where;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    json_t *root = input_json_load(path, JSON_REJECT_DUPLICATES, &where);
     struct plan *plan = NULL;
     if (!root) {
-        g_autofree char *place = where.line > 0 ? g_strdup_printf("line %d: ", where.line)
-                                                : g_strdup("");
-        g_set_error(&own, PLAN_ERROR, PLAN_ERROR_INVALID, "%s: %s%s", path, place, where.text);
+        g_autofree char *problem = input_json_problem(&where);
+        g_set_error(&own, PLAN_ERROR, PLAN_ERROR_INVALID, "%s: %s", path, problem);
     } else {
         plan = g_new0(struct plan, 1);
         if (!read_plan(&reader, root, plan)) {

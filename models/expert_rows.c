@@ -126,9 +126,10 @@ static json_t *read_numbers(const char *path, GError **error)
     json_error_t place;
     if (!input_text_check(path, INPUT_SMALL, error))
         return NULL;
-    json_t *list = json_load_file(path, 0, &place);
-    if (!list)
-        refuse(error, path, "line %d: %s", place.line, place.text);
+    json_t *list = input_json_load(path, 0, &place);
+    g_autofree char *problem = list ? NULL : input_json_problem(&place);
+    if (problem)
+        refuse(error, path, "%s", problem);
     return list;
 }
 

@@ -351,9 +351,10 @@ static bool read_index(struct safetensors *index, GError **error)
     json_error_t problem;
     if (!input_text_check(index->path, INPUT_SMALL, error))
         return false;
-    json_t *root = json_load_file(index->path, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = input_json_load(index->path, JSON_REJECT_DUPLICATES, &problem);
+    g_autofree char *why = root ? NULL : input_json_problem(&problem);
     if (!root)
-        return invalid(index, NULL, error, "not JSON: line %d: %s", problem.line, problem.text);
+        return invalid(index, NULL, error, problem.line > 0 ? "not JSON: %s" : "%s", why);
     const json_t *map = json_object_get(root, "weight_map");
     bool read = json_is_object(map)
                     ? open_parts(index, map, error) && add_parts(index, error)

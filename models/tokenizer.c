@@ -167,10 +167,11 @@ static void add_special(struct tokenizer *t, const char *text, uint32_t token)
 static json_t *load(const char *path, GError **error)
 {
     json_error_t problem;
-    json_t *root = input_text_check(path, INPUT_SMALL, error) ? json_load_file(path, 0, &problem)
+    json_t *root = input_text_check(path, INPUT_SMALL, error) ? input_json_load(path, 0, &problem)
                                                               : NULL;
-    if (!root && error && !*error)
-        refuse(path, error, "line %d: %s", problem.line, problem.text);
+    g_autofree char *why = root || !error || *error ? NULL : input_json_problem(&problem);
+    if (why)
+        refuse(path, error, "%s", why);
     return root;
 }
 

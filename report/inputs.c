@@ -126,7 +126,10 @@ static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GErro
     rewind(file);
     *root = json_loadf(file, 0, &wrong);
     enum kind kind = *root ? kind_of_object(*root) : KIND_UNKNOWN;
-    if (kind == KIND_UNKNOWN && *root)
+    if (ferror(file))
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: it cannot be read to its end",
+                    path);
+    else if (kind == KIND_UNKNOWN && *root)
         g_set_error(
             error, REPORT_ERROR, REPORT_ERROR_INPUT,
             "%s: unknown JSON: it must be a plan, a sweep, a timeline, a run log or a platform",

@@ -201,7 +201,7 @@ static json_t *read_manifest(const char *path, GError **error)
     json_error_t problem;
     if (!input_text_check(path, INPUT_SMALL, error))
         return NULL;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = input_json_load(path, JSON_REJECT_DUPLICATES, &problem);
     bool whole = root && json_is_object(json_object_get(root, "files")) &&
                  json_integer_value(json_object_get(root, CHECK)) == own_checksum(root);
     if (!whole)

@@ -254,7 +254,7 @@ static json_t *read_json(const char *path, GError **error)
     json_error_t problem;
     if (!input_text_check(path, INPUT_SMALL, error))
         return NULL;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = input_json_load(path, JSON_REJECT_DUPLICATES, &problem);
     if (!root)
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s", path,
                     problem.text);

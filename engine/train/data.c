@@ -208,6 +208,8 @@ static bool read_tokens(struct data *data, GError **error)
     size_t looked = (size_t)MIN(data->file->bytes, DATA_KIND_BYTES);
     g_autofree uint8_t *head = g_malloc(looked + 1);
     file_pieces_read(data->file, 0, looked, head);
+    if (!data_check(data, error))
+        return false;
     const struct data_kind kind = data_kind_of(head, looked, data->file->bytes);
     bool headed = kind.form == DATA_FORM_GPT2 || kind.form == DATA_FORM_LLAMA ||
                   kind.form == DATA_FORM_NPY || kind.form == DATA_FORM_MEGATRON;
@@ -332,10 +334,11 @@ uint64_t data_tokens(const struct data *data, enum data_share share)
 
 bool data_check(const struct data *data, GError **error)
 {
-    if (file_pieces_are_whole(data->file))
-        return !data->mask || token_mask_is_whole(data->mask) ||
-               fail(data, DATA_ERROR_IO, error, "its mask has become shorter while it is read");
-    return fail(data, DATA_ERROR_IO, error, "has become shorter while it is read");
+    const char *problem = file_pieces_problem(data->file);
+    const char *of_mask = data->mask ? token_mask_problem(data->mask) : NULL;
+    if (problem)
+        return fail(data, DATA_ERROR_IO, error, "%s", problem);
+    return !of_mask || fail(data, DATA_ERROR_IO, error, "its mask %s", of_mask);
 }
 
 bool data_is_text(const struct data *data)

@@ -34,23 +34,30 @@ void file_pieces_close(struct file_pieces *file)
 void file_pieces_read(struct file_pieces *file, uint64_t at, size_t bytes, void *to)
 {
     size_t done = 0;
-    while (done < bytes) {
+    int failure = 0;
+    while (done < bytes && !failure) {
         ssize_t got = pread(file->descriptor, (uint8_t *)to + done, bytes - done,
                             (off_t)(at + done));
         if (got > 0)
             done += (size_t)got;
         else if (got == 0 || errno != EINTR)
-            break;
+            failure = got == 0 ? ENODATA : errno;
     }
-    if (done == bytes)
+    if (!failure)
         return;
     memset((uint8_t *)to + done, 0, bytes - done);
-    g_atomic_int_set(&file->cut, 1);
+    g_atomic_int_set(&file->failure, failure);
 }
 
-bool file_pieces_are_whole(const struct file_pieces *file)
+const char *file_pieces_problem(const struct file_pieces *file)
 {
     struct stat now;
-    return !g_atomic_int_get(&file->cut) && fstat(file->descriptor, &now) == 0 &&
-           (uint64_t)now.st_size >= file->bytes;
+    int failure = g_atomic_int_get(&file->failure);
+    if (!failure && fstat(file->descriptor, &now) != 0)
+        failure = errno;
+    else if (!failure && (uint64_t)now.st_size < file->bytes)
+        failure = ENODATA;
+    if (!failure)
+        return NULL;
+    return failure == ENODATA ? "has become shorter while it is read" : g_strerror(failure);
 }

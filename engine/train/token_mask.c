@@ -144,7 +144,7 @@ uint64_t token_mask_count(const struct token_mask *mask, uint64_t first, uint64_
     return counted;
 }
 
-bool token_mask_is_whole(const struct token_mask *mask)
+const char *token_mask_problem(const struct token_mask *mask)
 {
-    return file_pieces_are_whole(mask->file);
+    return file_pieces_problem(mask->file);
 }

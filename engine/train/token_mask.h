@@ -30,8 +30,8 @@ void token_mask_read(const struct token_mask *mask, uint64_t first, size_t count
 /* Returns how many of `count` tokens from `first` count. */
 uint64_t token_mask_count(const struct token_mask *mask, uint64_t first, uint64_t count);
 
-/* Returns whether the file is as long as when it was opened. Bits that were missing were read as 0.
- */
-bool token_mask_is_whole(const struct token_mask *mask);
+/* Returns what is wrong with the file (file_pieces_problem), or NULL. Bits that could not be read
+ * were read as 0. */
+const char *token_mask_problem(const struct token_mask *mask);
 
 #endif

@@ -81,6 +81,16 @@ static const struct bad table[] = {
      2,
      {"/dev/zero"}},
 
+    /* what cannot be read: not the end of a text, nor what is read as zeros */
+    {"unreadable/plan",
+     "pstar-plan --explain /proc/self/mem",
+     2,
+     {"/proc/self/mem: Input/output error"}},
+    {"unreadable/layout",
+     "pstar-sim good.pstar --device-memory 30% --layout /proc/self/mem --json out.json",
+     2,
+     {"/proc/self/mem: Input/output error"}},
+
     {"resume/no-checkpoint",
      "pstar-run --resume model --data text.txt --log out.jsonl",
      2,

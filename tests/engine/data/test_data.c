@@ -1,10 +1,14 @@
 /* Token files, their batches, and what is refused. */
 #include "engine/train/data.h"
 #include "engine/train/data_kind.h"
+#include "engine/train/file_pieces.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SEQUENCE = 4, BATCH = 3 };
 
@@ -406,6 +410,36 @@ static void test_digest(struct fixture *fixture, const void *unused)
     g_free(changed);
 }
 
+/* A disk that cannot read says so: what is missing is not taken for zeros, nor for a file that has
+ * become shorter. Folders cannot be read as files, and neither can some files of Linux that say
+ * that they have bytes. */
+static void test_unreadable(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    static const char path[] = "/sys/class/net/lo/speed";
+    write_counting_text(fixture->path, 100);
+    struct file_pieces *file = file_pieces_open(fixture->path);
+    int folder = open(fixture->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    guint8 bytes[] = {1, 2, 3};
+    file_pieces_read(file, 0, sizeof bytes, bytes);
+    g_assert_null(file_pieces_problem(file));
+    g_assert_cmpint(dup3(folder, file->descriptor, O_CLOEXEC), ==, file->descriptor);
+    file_pieces_read(file, 0, sizeof bytes, bytes);
+    g_assert_cmpmem(bytes, sizeof bytes, "\0\0", sizeof bytes);
+    g_assert_cmpstr(file_pieces_problem(file), ==, g_strerror(EISDIR));
+    file_pieces_close(file);
+    close(folder);
+
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = NULL;
+    if (!g_file_test(path, G_FILE_TEST_EXISTS) || g_file_get_contents(path, &text, NULL, NULL)) {
+        g_test_skip("no file here that cannot be read");
+        return;
+    }
+    g_assert_null(data_open(path, &auto_options, &error));
+    g_assert_error(error, DATA_ERROR, DATA_ERROR_IO);
+}
+
 #define ADD(path, function) \
     g_test_add("/data/" path, struct fixture, NULL, set_up, function, tear_down)
 
@@ -425,5 +459,6 @@ int main(int argc, char **argv)
     ADD("other-formats", test_other_formats);
     ADD("bad-text", test_bad_text);
     ADD("digest", test_digest);
+    ADD("unreadable", test_unreadable);
     return g_test_run();
 }
