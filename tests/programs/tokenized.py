@@ -14,11 +14,14 @@ import json
 import os
 import pathlib
 import random
+import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 
 try:
@@ -371,6 +374,78 @@ def check_refusals(folder, bytes_, words):
     assert "pstar-tokenize" in message and message.count("\n") == 1, message
 
 
+def start(*arguments, **how):
+    return subprocess.Popen([sys.executable, PROGRAMS / "pstar-tokenize", *map(str, arguments)], text=True,
+                            stderr=subprocess.PIPE, **how)
+
+
+def check_outputs(folder, words):
+    """What is written where: never over an input, a pipe or a device, through links, and by nobody else's hands."""
+    text, given, output = folder / "given.txt", ("--model", words), folder / "out.bin"
+    text.write_text("the and the", encoding="utf-8")
+
+    def refuse(path, status, reason):
+        message = tokenize(*given, text, "-o", path, status=status)
+        assert message.startswith("pstar-tokenize: ") and message.count("\n") == 1 and reason in message, message
+
+    before = (words / "tokenizer.json").read_bytes()
+    refuse(text, 2, "given.txt: would replace an input")
+    refuse(words / "tokenizer.json", 2, "would replace an input")
+    refuse("-", 2, "cannot go to standard output")
+    refuse(folder / "nowhere" / "out", 1, "cannot be written: No such file")
+    refuse(folder, 1, "cannot be written: Is a directory")
+    assert text.read_text(encoding="utf-8") == "the and the" and (words / "tokenizer.json").read_bytes() == before
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    refuse(pipe, 1, "not a regular file")
+    assert pipe.is_fifo()
+    for endless in (pipe, "/dev/zero"):
+        assert "not a regular file" in tokenize(*given, endless, "-o", output, status=2)
+    link = folder / "link.bin"
+    link.symlink_to("behind.bin")
+    tokenize(*given, text, "-o", link)
+    assert link.is_symlink() and (folder / "behind.bin").is_file()
+    old = os.umask(0)
+    tokenize(*given, text, "-o", output)
+    os.umask(old)
+    assert output.stat().st_mode & 0o777 == 0o664
+    output.unlink()
+
+
+def check_lost_output(words):
+    """Standard output that is full or closed is an error, also of --help."""
+    for arguments in (["--help"], ["--version"], ["--model", words, "--decode", "40"]):
+        for unbuffered in ("", "1"):
+            environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+            with open("/dev/full", "wb") as full:
+                lost = start(*arguments, stdout=full, env=environment)
+                message = lost.communicate()[1]
+            assert lost.returncode == 1 and "standard output: cannot be written: No space" in message, message
+        closed = start(*arguments, preexec_fn=lambda: os.close(1))
+        assert "standard output: cannot be written" in closed.communicate()[1] and closed.returncode == 1
+
+
+def check_signals(folder, words):
+    """A signal leaves no file; SIGUSR1 asks how far the work is."""
+    rows, output = folder / "many.jsonl", folder / "many.bin"
+    rows.write_text('{"text": "the and the"}\n' * 2000000, encoding="utf-8")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        working = start("--model", words, rows, "-o", output, stdout=subprocess.DEVNULL)
+        while not list(folder.glob("many.bin.*")):  # begun
+            assert working.poll() is None
+            time.sleep(0.01)
+        asked = ""
+        while " tokens\n" not in asked:
+            working.send_signal(signal.SIGUSR1)
+            time.sleep(0.1)
+            asked += os.read(working.stderr.fileno(), 4096).decode() if select.select([working.stderr], [], [], 0)[0] else ""
+            assert working.poll() is None, asked
+        working.send_signal(number)
+        message = working.communicate()[1]
+        assert working.returncode == 128 + number and "pstar-tokenize: interrupted\n" in message, message
+        assert not list(folder.glob("many.bin*"))
+
+
 def main():
     print("seed", SEED)
     draw = random.Random(SEED)
@@ -383,6 +458,9 @@ def main():
         check_spaces(folder, bytes_, draw)
         check_chats(folder, words, draw)
         check_refusals(folder, bytes_, words)
+        check_outputs(folder, words)
+        check_lost_output(words)
+        check_signals(folder, words)
 
 
 main()
