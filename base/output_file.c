@@ -207,6 +207,15 @@ bool output_file_close(struct output_file *file, GError **error)
     return ok;
 }
 
+void output_file_abandon(struct output_file *file)
+{
+    fclose(file->stream);
+    if (file->temporary)
+        g_unlink(file->temporary);
+    g_free(file->path);
+    g_free(file->temporary);
+}
+
 void output_file_remove_unfinished(const char *path)
 {
     g_autofree char *target = output_file_target(path), *name = g_path_get_basename(target);

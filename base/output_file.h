@@ -46,6 +46,9 @@ bool output_file_open(struct output_file *file, const char *path, GError **error
 /* Ends with everything in its place, or, with FAILURE_RUNNING, as if it had not been opened. */
 bool output_file_close(struct output_file *file, GError **error);
 
+/* Ends as if it had not been opened. */
+void output_file_abandon(struct output_file *file);
+
 /* Removes the files that this process has begun to write for `path`, and what SQLite has beside
  * them. For a program that ends at once, whatever its other threads do. */
 void output_file_remove_unfinished(const char *path);

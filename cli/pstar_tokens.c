@@ -1,4 +1,5 @@
 /* pstar-tokens: turns a text into the tokens of a model, as pstar-run --data reads them. */
+#include "base/failure.h"
 #include "base/files.h"
 #include "base/output_file.h"
 #include "base/printable.h"
@@ -22,6 +23,19 @@ static const struct token_format {
     size_t bytes; /* a token */
 } gpt2_format = {20240520, 1, sizeof(uint16_t)}, llama_format = {20240801, 7, sizeof(uint32_t)};
 
+/* Removes the mask of the tokens that were there before (docs/formats.md). */
+static bool remove_mask(const char *path, GError **error)
+{
+    g_autofree char *mask = g_strconcat(path, ".mask", NULL);
+    if (g_unlink(mask) == 0 || errno == ENOENT)
+        return true;
+    g_set_error(error, FAILURE, FAILURE_RUNNING, "%s: cannot be removed: %s", mask,
+                g_strerror(errno));
+    return false;
+}
+
+/* The mask goes when all else is done but giving the tokens their name: until then those that were
+ * there before may have to stay, and are of no use without it. */
 static bool write_tokens(const char *path, const GArray *tokens, uint32_t vocabulary,
                          GError **error)
 {
@@ -41,17 +55,11 @@ static bool write_tokens(const char *path, const GArray *tokens, uint32_t vocabu
         uint32_t token = GUINT32_TO_LE(g_array_index(tokens, uint32_t, i));
         fwrite(&token, format->bytes, 1, file.stream); /* its low bytes come first */
     }
-    return output_file_close(&file, error);
-}
-
-/* Removes the mask of the tokens that were there before (docs/formats.md). */
-static bool remove_mask(const char *path, GError **error)
-{
-    g_autofree char *mask = g_strconcat(path, ".mask", NULL);
-    if (g_unlink(mask) == 0 || errno == ENOENT)
-        return true;
-    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(errno), "%s: %s", mask,
-                g_strerror(errno));
+    bool written = fflush(file.stream) == 0 && !ferror(file.stream);
+    bool removed = !written || remove_mask(path, error);
+    if (removed)
+        return output_file_close(&file, error);
+    output_file_abandon(&file);
     return false;
 }
 
@@ -70,8 +78,7 @@ static bool encode(const struct tokenizer *tokenizer, const char *path, const ch
         g_prefix_error(error, "%s: ", path);
         return false;
     }
-    if (!remove_mask(output, error) ||
-        !write_tokens(output, tokens, tokenizer_vocabulary(tokenizer), error))
+    if (!write_tokens(output, tokens, tokenizer_vocabulary(tokenizer), error))
         return false;
     text_print_line(stdout, "%s: %u tokens of %zu bytes", output, tokens->len,
                     g_mapped_file_get_length(text));

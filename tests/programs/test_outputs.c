@@ -207,6 +207,24 @@ static void test_settings(void)
     workshop_free(workshop);
 }
 
+/* Tokens that cannot be replaced keep the mask without which they are of no use. */
+static void test_mask(void)
+{
+    static const char tokens[] = "pstar-tokens --model " PROJECT_DIR
+                                 "/tests/models/tokenizer text.txt -o tokens.bin";
+    struct workshop *workshop = set_up();
+    workshop_must_run(workshop, tokens);
+    workshop_write(workshop, "tokens.bin.mask", "mine");
+    g_autofree char *limited = g_strdup_printf("sh -c 'ulimit -f 20; exec %s'", tokens);
+    expect(workshop, limited, 1, "pstar-tokens: tokens.bin: cannot be written: File too large");
+    workshop_must_run(workshop, "test -e tokens.bin.mask");
+    workshop_must_run(workshop, tokens);
+    workshop_must_run(workshop, "test ! -e tokens.bin.mask");
+    workshop_must_run(workshop, "mkdir tokens.bin.mask");
+    expect(workshop, tokens, 1, "tokens.bin.mask: cannot be removed: Is a directory");
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -217,5 +235,6 @@ int main(int argc, char **argv)
     g_test_add_func("/outputs/same", test_same);
     g_test_add_func("/outputs/standard-output", test_standard_output);
     g_test_add_func("/outputs/settings", test_settings);
+    g_test_add_func("/outputs/mask", test_mask);
     return g_test_run();
 }

@@ -113,7 +113,7 @@ def check_texts(folder, bytes_, words, draw):
     run("pstar-tokens", "--model", bytes_, paths[0], "-o", other)
     assert not stale.exists()
     stale.mkdir()
-    message = run("pstar-tokens", "--model", bytes_, paths[0], "-o", other, status=2)
+    message = run("pstar-tokens", "--model", bytes_, paths[0], "-o", other, status=1)
     assert f"{stale}: " in message and message.count("\n") == 1, message
     stale.rmdir()
     assert out.read_bytes() == other.read_bytes()
@@ -405,6 +405,10 @@ def check_outputs(folder, words):
     link.symlink_to("behind.bin")
     tokenize(*given, text, "-o", link)
     assert link.is_symlink() and (folder / "behind.bin").is_file()
+    rows = folder / "answers.jsonl"
+    rows.write_text('{"prompt": "the", "text": " and the"}\n' * 20, encoding="utf-8")
+    tokenize(*given, "--prompt-field", "prompt", rows, "-o", link)
+    run("pstar-run", *given, "--data", link, "--batch", 1, "--seq", 16, "--steps", 1)  # finds the mask
     old = os.umask(0)
     tokenize(*given, text, "-o", output)
     os.umask(old)
