@@ -429,12 +429,18 @@ def check_lost_output(words):
         assert "standard output: cannot be written" in closed.communicate()[1] and closed.returncode == 1
 
 
+def hear_signals():
+    """A shell lets what it runs in the background ignore SIGINT."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def check_signals(folder, words):
     """A signal leaves no file; SIGUSR1 asks how far the work is."""
     rows, output = folder / "many.jsonl", folder / "many.bin"
     rows.write_text('{"text": "the and the"}\n' * 2000000, encoding="utf-8")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        working = start("--model", words, rows, "-o", output, stdout=subprocess.DEVNULL)
+        working = start("--model", words, rows, "-o", output, stdout=subprocess.DEVNULL, preexec_fn=hear_signals)
         while not list(folder.glob("many.bin.*")):  # begun
             assert working.poll() is None
             time.sleep(0.01)
