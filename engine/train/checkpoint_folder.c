@@ -542,15 +542,34 @@ bool checkpoint_folder_recover(const char *path, GError **error)
 
 /* ---- trying ---- */
 
-/* Looks at the file system of the folder, or of the nearest one above it if it is missing. */
-static bool measure_room(const char *path, struct statvfs *system)
+/* Returns the folder, or the nearest one above it that is there; free with g_free. */
+static char *nearest_there(const char *path)
 {
-    g_autofree char *folder = g_strdup(path);
+    char *folder = g_strdup(path);
     while (!g_file_test(folder, G_FILE_TEST_EXISTS)) {
         char *above = g_path_get_dirname(folder);
         g_free(folder);
         folder = above;
     }
+    return folder;
+}
+
+/* Removes a folder, and those above it, that are empty and below `there`. */
+static void remove_new(const char *path, const char *there)
+{
+    g_autofree char *folder = g_strdup(path);
+    while (strcmp(folder, there) != 0) {
+        char *above = g_path_get_dirname(folder);
+        g_rmdir(folder);
+        g_free(folder);
+        folder = above;
+    }
+}
+
+/* Looks at the file system of the folder, or of the nearest one above it if it is missing. */
+static bool measure_room(const char *path, struct statvfs *system)
+{
+    g_autofree char *folder = nearest_there(path);
     return statvfs(folder, system) == 0 && system->f_blocks > 0;
 }
 
@@ -603,13 +622,12 @@ static bool try_to_write(const struct checkpoint_folder *folder, uint64_t bytes,
 
 bool checkpoint_folder_try(const char *path, uint64_t bytes, uint32_t copies, GError **error)
 {
-    bool was_there = g_file_test(path, G_FILE_TEST_EXISTS);
+    g_autofree char *there = nearest_there(path);
     struct checkpoint_folder folder;
     bool ok = checkpoint_folder_open(&folder, path, error) &&
               try_to_write(&folder, bytes, copies, error);
     checkpoint_folder_clear(&folder);
-    if (!was_there)
-        g_rmdir(path); /* a symbolic link stays, with an empty folder as its target */
+    remove_new(path, there); /* a symbolic link stays, with an empty folder as its target */
     return ok;
 }
 

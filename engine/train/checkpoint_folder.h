@@ -54,7 +54,7 @@ bool checkpoint_folder_recover(const char *path, GError **error);
 
 /* Writes to the folder as a save does, and removes what it wrote. Fails with a G_FILE_ERROR that
  * names the folder if that does not work, or if its file system has less room than for `copies`
- * checkpoints of so many bytes. A folder that was missing is missing afterwards. */
+ * checkpoints of so many bytes. Folders that were missing are missing afterwards. */
 bool checkpoint_folder_try(const char *path, uint64_t bytes, uint32_t copies, GError **error);
 
 /* Does the same by the folder's permissions, without writing. */

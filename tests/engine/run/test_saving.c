@@ -241,7 +241,10 @@ static void test_impossible_places(struct run_folder *folder, gconstpointer data
     run_folder_write(folder, "empty-state/config.json", "mine");
     expect_refused(folder, "empty-state", "neither empty nor a checkpoint");
     g_assert_true(run_folder_has(folder, "empty-state/config.json"));
-    /* What is refused leaves no folder. */
+    /* What is refused leaves no folder, nor any above it. */
+    g_assert_cmpint(run_folder_run(folder, "--save a/new/one --eval none --steps 1", NULL, NULL),
+                    ==, 2);
+    g_assert_false(run_folder_has(folder, "a"));
     g_assert_cmpint(run_folder_run(folder, "--save fresh --resume none --steps 1", NULL, NULL), ==,
                     2);
     g_assert_false(run_folder_has(folder, "fresh"));
