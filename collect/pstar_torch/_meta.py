@@ -9,13 +9,13 @@ import traceback
 
 import torch
 from torch import nn
-from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, resolve_name
 from torch.utils import checkpoint as checkpoints
 
-from . import _alone, _session, annotate
+from . import _alone, _session
 from ._autocast import Autocast
+from ._rounds import Annotator
 
 
 def _holds(tensor):
@@ -119,49 +119,6 @@ def _keep_within(mode):
     checkpoints.checkpoint = checkpoint
 
 
-class _Annotator:
-    """Annotates a loop that does not annotate itself: the outermost modules with parameters, and the
-    optimizers that step until the first one steps again."""
-
-    def __init__(self):
-        self.called, self.depth, self.optimizers, self.done = [], 0, [], False
-        self.handles = [modules.register_module_forward_pre_hook(self.enter),
-                        modules.register_module_forward_hook(self.leave, always_call=True)]
-        optimizers.register_optimizer_step_pre_hook(self.step)
-
-    def enter(self, module, arguments):
-        if self.depth == 0 and torch.is_grad_enabled() and module not in self.called and \
-                any(parameter.requires_grad for parameter in module.parameters()):
-            self.called.append(module)
-        self.depth += 1
-
-    def leave(self, module, arguments, result):
-        self.depth -= 1
-
-    def model(self):
-        """Returns the module that was called, or all of them in one; None if there is none."""
-        inner = {id(part) for module in self.called for part in module.modules() if part is not module}
-        outer = [module for module in self.called if id(module) not in inner]
-        if len(outer) < 2:
-            return outer[0] if outer else None
-        names = [type(module).__name__ for module in outer]
-        return nn.ModuleDict({name if names.count(name) == 1 else f"{name}_{i}": module
-                              for i, (name, module) in enumerate(zip(names, outer))})
-
-    def step(self, optimizer, arguments, keywords):
-        if self.done:
-            return
-        if self.optimizers and optimizer is self.optimizers[0]:
-            model = self.model()
-            if not _session.is_open() and model is not None:
-                annotate(model, *self.optimizers)
-            self.done = True
-            for handle in self.handles:
-                handle.remove()
-        elif optimizer not in self.optimizers:
-            self.optimizers.append(optimizer)
-
-
 def _allow_fused():
     """Lets fused optimizers be made. Their kernels know no meta device, so they step as others do."""
     def unfuse(optimizer, *_):
@@ -246,7 +203,7 @@ def run(arguments):
     sys.argv = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
     _session.ends_program = True
-    _Annotator()
+    Annotator()
     _allow_fused()
     _take_arrays()
     _ignore_compile()
@@ -280,5 +237,6 @@ def run(arguments):
               file=sys.stderr)
         return 1
     print("pstar_torch: the script ended before a step was recorded: its loop must have four steps "
-          "or more, of an optimizer of torch.optim", file=sys.stderr)
+          "or more of each optimizer, whose class must be one of torch.optim or derived from its Optimizer",
+          file=sys.stderr)
     return 1
