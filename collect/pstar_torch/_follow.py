@@ -15,6 +15,7 @@ from ._observer import model_tensors
 from ._plan import Plan
 from ._saved import Saved
 from ._session import Session
+from ._settings import Settings
 from ._watch import Watch
 
 
@@ -61,6 +62,7 @@ class Follower(Session):
         self.watch = Watch(self)  # of the first iteration, and of what is outside of modules
         self.saved = Saved(self)  # within an iteration
         self.hidden = None      # parameters by group, within the optimizer's step
+        self.settings = None    # of an optimizer that is not PyTorch's, within its step
         super().__init__(_Silent, model, optimizers, 1, -1)
         devices = {parameter.device.type for parameter in model.parameters()}
         if devices - {"cpu"}:
@@ -170,6 +172,7 @@ class Follower(Session):
         if self.mode == "record" and self.inside:
             self.take_parameters(i)
             try:
+                self.check_trained(i)
                 self.advance(self.steps[i].stop - 1)
             except BaseException as error:
                 self.fail(error)
@@ -243,9 +246,13 @@ class Follower(Session):
     # ---- the optimizer, parameter by parameter ----
 
     def take_parameters(self, i):
-        """Hides the parameters from the step that the program called."""
+        """Hides the parameters from the step that the program called. What that step changes beside them
+        is changed already."""
         groups = self.optimizers[i].param_groups
         self.hidden = [(group, group["params"]) for group in groups]
+        if not self.is_own(i):
+            with self.unwatched():
+                self.settings = Settings(self.optimizers[i])
         for group in groups:
             group["params"] = []
 
@@ -253,13 +260,31 @@ class Follower(Session):
         for group, parameters in self.hidden:
             group["params"] = parameters
         self.hidden = None
+        if self.settings is not None:
+            with self.unwatched():
+                self.settings.end()
+            self.settings = None
+
+    def check_trained(self, i):
+        """Checks that the plan has a moment for each parameter that the step would change."""
+        planned = {tensor for moment in self.steps[i]
+                   for _, tensor, _ in self.plan.moments[moment].accesses}
+        for _, parameters in self.hidden:
+            for parameter in parameters:
+                index = self.observer.index.get(id(parameter))
+                if parameter.grad is not None and index not in planned:
+                    name = "a parameter" if index is None else self.plan.tensors[index]
+                    self.diverge(f"the step of {type(self.optimizers[i]).__name__} now trains {name}")
 
     def is_elementwise(self, moment):
         """Whether the moment belongs to a step of several parameters at once that has the bits of
         one step for each: those of PyTorch's own optimizers do (foreach=True, fused=True)."""
         step = self.step_of(moment)
-        return step is not None and \
-            type(self.optimizers[step]).step.__module__.startswith("torch.optim.")
+        return step is not None and self.is_own(step)
+
+    def is_own(self, i):
+        """Whether an optimizer's step is PyTorch's."""
+        return type(self.optimizers[i]).step.__module__.startswith("torch.optim.")
 
     def step_of(self, moment):
         """Returns the number of the optimizer whose step has the moment, or None."""
@@ -268,13 +293,33 @@ class Follower(Session):
     def update(self, optimizer, index):
         step = type(optimizer).step
         step = getattr(step, "__wrapped__", step)  # without the hooks, which the program's call has
-        for group, parameters in self.hidden:
+        groups = set()
+        for number, (group, parameters) in enumerate(self.hidden):
             group["params"] = [p for p in parameters if self.observer.index.get(id(p)) == index]
+            if group["params"]:
+                groups.add(number)
         try:
             step(optimizer)
+            with self.unwatched():
+                self.keep_states(index)
+                if self.settings is not None:
+                    self.settings.part_done(groups)
         finally:
             for group, _ in self.hidden:
                 group["params"] = []
+
+    @torch.no_grad()
+    def keep_states(self, index):
+        """Copies states that the step has made anew to where the plan has the old ones."""
+        for kind, states, key in self.states.get(index, ()):
+            made, old = states.get(key), self.bound[kind, index].holders[0]
+            if made is None or made is old:
+                continue
+            if made.shape != old.shape or made.dtype != old.dtype:
+                raise RuntimeError(f"{key} of {self.plan.tensors[index]} has another shape or type than in "
+                                   "the first iteration")
+            old.copy_(made)
+            states[key] = old
 
     # ---- from the observed iteration to the plan ----
 
@@ -356,6 +401,7 @@ class Follower(Session):
     def bind(self):
         """Finds the program's tensor for every tensor of the plan's lists."""
         self.bound, self.gradients = {}, {}
+        self.states = {}  # by tensor: (list, the optimizer's states of the parameter, key)
         used = {access[:2] for moment in self.plan.moments for access in moment.accesses}
         for index, (_, parameters) in enumerate(self.observer.tensors):
             self.add(Bound("param", index, parameters))
@@ -372,9 +418,14 @@ class Follower(Session):
                 parameters[0].grad = None
                 self.handles.append(parameters[0].register_post_accumulate_grad_hook(
                     functools.partial(self.on_gradient, gradient)))
-        for index, _, state, kind in self.observer.find_states():
+        inner = [getattr(optimizer, "optim", optimizer) for optimizer in self.optimizers]
+        having = {id(state): states for optimizer in (*self.optimizers, *inner)
+                  for states in optimizer.state.values() if isinstance(states, dict)
+                  for state in states.values()}
+        for index, key, state, kind in self.observer.find_states():
             if kind is not None:
                 self.add(Bound(kind, index, [state]))
+                self.states.setdefault(index, []).append((kind, having[id(state)], key))
         self.nowhere = {bound.nowhere.untyped_storage()._cdata: bound
                         for bound in self.bound.values()}
 

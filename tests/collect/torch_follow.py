@@ -30,6 +30,7 @@ import pstar_torch._library  # noqa: E402
 from torch_training import check  # noqa: E402
 
 STEPS = 5
+RECORDER = pathlib.Path(__file__).resolve()  # the program that the collector runs
 OFFLOAD = ("--offload-activations", "any")
 FIGURES = ("h2d_bytes", "d2h_bytes", "h2d_copies", "d2h_copies", "moves", "moved_bytes")
 
@@ -354,11 +355,11 @@ def bits(model, optimizer):
     """Returns all parameters and states."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     found = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    for parameter, state in (item for each in optimizers_in(optimizer)
-                             for item in each.state.items()):
-        for key, value in state.items():
+    for key, state in (item for each in optimizers_in(optimizer) for item in each.state.items()):
+        of = names.get(id(key), key)
+        for name, value in state.items() if isinstance(state, dict) else (("state", state),):
             if isinstance(value, torch.Tensor):
-                found[f"{key} of {names[id(parameter)]}"] = value.clone()
+                found[f"{name} of {of}"] = value.clone()
     return found
 
 
@@ -382,7 +383,7 @@ def planned(programs, kind, share, *choices):
     """Records the loop, and plans it with the least memory and a share of it."""
     if not os.path.exists(f"{kind}.pstar"):
         status, text = run(programs, "pstar-collect", "-o", f"{kind}.pstar", "--", sys.executable,
-                           str(pathlib.Path(__file__).resolve()), programs, "record", kind)
+                           str(RECORDER), programs, "record", kind)
         check(status == 0, f"{kind}: recording: {text}")
     status, text = run(programs, "pstar-plan", f"{kind}.pstar", "--device-memory", "1KiB",
                        "--recompute", "traced", *choices, "-o", "plan.json")
