@@ -15,6 +15,7 @@ from torch.utils import checkpoint as checkpoints
 
 from . import _alone, _session
 from ._autocast import Autocast
+from ._kernels import use_gpu_kernels
 from ._rounds import Annotator
 
 
@@ -148,35 +149,6 @@ def _ignore_compile():
     nn.Module.compile = functools.wraps(nn.Module.compile)(lambda *_, **__: None)
 
 
-def _may_be_fused(query, value):
-    """Whether a GPU has a kernel that keeps no scores, and the program allows it."""
-    allowed = torch.backends.cuda.flash_sdp_enabled() or torch.backends.cuda.mem_efficient_sdp_enabled()
-    return allowed and query.device.type == "meta" and query.dim() == 4 and query.shape[-1] == value.shape[-1]
-
-
-def _fuse_attention():
-    """Lets attention keep what kernels of GPUs keep: the sums of the scores' rows. By itself PyTorch would keep the
-    scores on the meta device. Recomputed layers run without modes, so the function itself is replaced."""
-    original = nn.functional.scaled_dot_product_attention
-    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    biased = torch.ops.aten._scaled_dot_product_efficient_attention
-
-    @functools.wraps(original)
-    def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
-        if not _may_be_fused(query, value):
-            return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-        if torch.is_autocast_enabled("cpu"):
-            query, key, value = (part.to(torch.get_autocast_dtype("cpu")) for part in (query, key, value))
-        if attn_mask is None:
-            return fused(query, key, value, dropout_p, is_causal, scale=scale)[0]
-        attn_mask = attn_mask.to(query.dtype)
-        if not attn_mask.requires_grad:
-            return fused(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
-        bias = attn_mask.expand(*query.shape[:3], key.shape[-2])
-        return biased(query, key, value, bias, True, dropout_p, is_causal, scale=scale)[0]
-    nn.functional.scaled_dot_product_attention = attend
-
-
 def _disable_scalers():
     """Lets each GradScaler do nothing: gradients have no values that could overflow, and a step that
     it skips would not be recorded."""
@@ -208,7 +180,7 @@ def run(arguments):
     _take_arrays()
     _ignore_compile()
     _disable_scalers()
-    _fuse_attention()
+    use_gpu_kernels()
     torch.set_default_device("meta")
     _alone.pretend_gpu()
     _alone.pretend_rank()
