@@ -132,8 +132,9 @@ class Declarations:
         self.where = []   # by entry of the log: its moment
         self.place_segments()
         self.overwrite_zeroed_gradients()
-        self.late = sum(bytes_of(p.grad) for _, parameters in observer.tensors for p in parameters
-                        if p.grad is not None and not p.grad.is_sparse)
+        self.late = sum(end - begin for storage in observer.seen
+                        if storage.kind == "grad" and not storage.dead
+                        for begin, end, _ in storage.spans)
         self.numbers = {}  # of storages: the buffer
         self.buffers = self.make_buffers()
         self.uses = uses_of_saved(self)
