@@ -138,6 +138,8 @@ class Follower(Session):
             if self.chunks is None:
                 self.begin_plan()
                 self.watch.start()
+            else:
+                self.watch.stop()
             self.next = 0
             self.saved.enter()
 
@@ -150,6 +152,9 @@ class Follower(Session):
                 gradient.end()
             self.moved.append(self.chunks.take_moved())
         super().end_iteration()
+        if self.mode == "record" and self.chunks is not None and \
+                torch._C._len_torch_dispatch_stack() == 0:
+            self.watch.start()
 
     def switch(self, moment):
         """Called by events. Updates wait for the optimizer's step, which takes them one by one."""
@@ -476,7 +481,7 @@ class Follower(Session):
     @contextlib.contextmanager
     def gathered(self):
         """Within it, between two steps, all parameters and states can be read: for evaluation and
-        saving. What is written there is lost."""
+        saving. Nothing can be written there."""
         if self.inside:
             raise RuntimeError("gathered() within an iteration")
         before = self.mode
@@ -502,6 +507,7 @@ class Follower(Session):
         without the plan."""
         if self.mode is None:
             return
+        self.watch.stop()
         if self.chunks is not None:
             with self.gathered():
                 copies = [(bound, bound.holders[0].detach().clone())

@@ -58,7 +58,7 @@ def _span(tensor):
 
 
 @functools.lru_cache(maxsize=None)
-def _written(function):
+def written_by(function):
     """Returns positions and names of the arguments that an ATen operator writes."""
     return frozenset(key for i, argument in enumerate(function._schema.arguments)
                      if argument.alias_info is not None and argument.alias_info.is_write
@@ -193,21 +193,9 @@ class Observer(TorchDispatchMode):
         self.entered = False
         if within_compiled_call():  # which has the mode again when it returns
             handle = self.session.model.register_forward_pre_hook(
-                lambda *_: (handle.remove(), self.pop()) and None)
+                lambda *_: (handle.remove(), pop_mode(self)) and None)
         else:
-            self.pop()
-
-    def pop(self):
-        """Ends the mode."""
-        from torch.utils._python_dispatch import _pop_mode, _push_mode
-        above = []  # modes that the program has entered within the iteration stay
-        while torch._C._len_torch_dispatch_stack() > 0:
-            mode = _pop_mode()
-            if mode is self:
-                break
-            above.append(mode)
-        for mode in reversed(above):
-            _push_mode(mode)
+            pop_mode(self)
 
     @contextlib.contextmanager
     def without_saves(self, *arguments):
@@ -355,7 +343,7 @@ class Observer(TorchDispatchMode):
                            and len(parts) > 1 else result)
 
     def note_part(self, function, arguments, keywords, result):
-        written, name = _written(function), function._overloadpacket.__name__
+        written, name = written_by(function), function._overloadpacket.__name__
         reads = reads_values(function)
         touches, given = [], set()
         for place, value in [*enumerate(arguments), *keywords.items()]:
@@ -449,6 +437,19 @@ def _other_modules(model):
               and id(found) not in own]
     inner = {id(child) for module in others for child in module.children()}
     return [module for module in others if id(module) not in inner]
+
+
+def pop_mode(mode):
+    """Ends a dispatch mode. Those that the program has entered since then stay."""
+    from torch.utils._python_dispatch import _pop_mode, _push_mode
+    above = []
+    while torch._C._len_torch_dispatch_stack() > 0:
+        top = _pop_mode()
+        if top is mode:
+            break
+        above.append(top)
+    for other in reversed(above):
+        _push_mode(other)
 
 
 def within_compiled_call():

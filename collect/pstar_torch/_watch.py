@@ -1,9 +1,9 @@
 """Sees the ATen operators of a loop that follows a plan."""
 import functools
 
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from ._observer import divided, reads_values, tensors_in
+from ._observer import divided, pop_mode, reads_values, tensors_in, written_by
 
 
 @functools.lru_cache(maxsize=None)
@@ -13,10 +13,19 @@ def _is_view(function):
                for argument in function._schema.arguments)
 
 
+def _storage_of(tensor):
+    """Returns the address of the tensor's storage; None if it has none (sparse tensors)."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
 class Watch(TorchDispatchMode):
     """Outside of modules, where no event says which parameter's turn it is, the first operator that
     touches a parameter begins its moment. Every operator is checked: it may use only what the
-    current operator of the plan has, where the plan has it."""
+    current operator of the plan has, where the plan has it. Between two iterations an operator may use
+    what is there."""
 
     def __init__(self, follower):
         super().__init__()
@@ -29,11 +38,17 @@ class Watch(TorchDispatchMode):
 
     def stop(self):
         if self.active:
-            self.__exit__(None, None, None)
+            if _get_current_dispatch_mode() is self:
+                self.__exit__(None, None, None)
+            else:
+                pop_mode(self)
             self.active = False
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
-        if self.follower.busy:
+        if self.follower.busy or self.follower.mode is None:
+            return function(*arguments, **keywords or {})
+        if not self.follower.inside:
+            self.check_between(function, arguments, keywords or {})
             return function(*arguments, **keywords or {})
         results = []
         for some, named in divided(function, arguments, keywords or {}):
@@ -46,6 +61,24 @@ class Watch(TorchDispatchMode):
         if len(results) == 1:
             return results[0]
         return None if results[0] is None else [one for result in results for one in result]
+
+    def check_between(self, function, arguments, keywords):
+        """Called with each operator between two iterations. What is elsewhere would read as NaN, and what is
+        written would be lost where the plan has another copy."""
+        if _is_view(function):
+            return
+        chunks, written = self.follower.chunks, written_by(function)
+        for place, value in [*enumerate(arguments), *keywords.items()]:
+            for tensor in tensors_in(value):
+                storage = _storage_of(tensor)
+                bound = self.follower.nowhere.get(storage)
+                if bound is not None and reads_values(function):
+                    raise RuntimeError(f"{function} uses {bound.kind} of {bound.name} between two steps, where "
+                                       "it is elsewhere: read within `with follower.gathered():`, and write in "
+                                       "the optimizer's step or after stop()")
+                if place in written and storage in (chunks.arena.storage, chunks.pool.storage):
+                    raise RuntimeError(f"{function} writes model data between two steps, which may be lost: "
+                                       "write in the optimizer's step or after stop()")
 
     def touch(self, tensor, function):
         """Called with each tensor that an operator uses. Views use no bytes."""
@@ -72,10 +105,8 @@ class Watch(TorchDispatchMode):
     def owner(self, tensor):
         """Returns what has the tensor's memory, what the current operator uses first; None if that
         memory is not the plan's."""
-        follower = self.follower
-        try:
-            storage = tensor.untyped_storage()._cdata
-        except (NotImplementedError, RuntimeError):
+        follower, storage = self.follower, _storage_of(tensor)
+        if storage is None:
             return None
         if storage in follower.nowhere:
             return follower.nowhere[storage]

@@ -401,6 +401,32 @@ def planned(programs, kind, share, *choices):
 # ---- The checks ----------------------------------------------------------------------------------
 
 
+def check_between(follower, kind):
+    """Between two steps, operators that read what is elsewhere fail, and so do those that write. Returns
+    how many parameters and states are elsewhere."""
+    data = [bound for bound in follower.bound.values() if bound.kind != "grad"]
+    absent = [bound for bound in data if bound.where is None]
+    there = [bound for bound in data if bound.where is not None]
+    cases = [(absent, lambda tensor: tensor + 1, "between two steps, where it is elsewhere"),
+             (there, lambda tensor: tensor.mul_(1), "writes model data between two steps")]
+    for bounds, use, text in cases:
+        for bound in bounds[:1]:
+            try:
+                use(bound.holders[0].detach())
+            except RuntimeError as error:
+                check(text in str(error), f"{kind}: {error}")
+            else:
+                check(False, f"{kind}: {bound.kind} of {bound.name} is used between two steps")
+    with follower.gathered():
+        try:
+            data[0].holders[0].detach().mul_(1)
+        except RuntimeError as error:
+            check("writes model data" in str(error), f"{kind}: {error}")
+        else:
+            check(False, f"{kind}: what is written is lost")
+    return len(absent)
+
+
 def follow(kind, programs, share, *choices):
     loop = LOOPS[kind]
     planned(programs, kind, share, *choices)
@@ -411,13 +437,14 @@ def follow(kind, programs, share, *choices):
     model, optimizer = make(loop)
     follower = pstar_torch.follow(model, optimizer, "plan.json", f"{kind}.pstar")
     wanted = {name: follower.plan.figure(name) for name in FIGURES}
-    arena = follower.plan.arena_bytes
+    arena, seen = follower.plan.arena_bytes, []
 
     def after(step):
         if step == 2:
             with follower.gathered(), torch.no_grad():
                 check(torch.isfinite(loop.loss(model, tokens_of(1))), f"{kind}: evaluation")
         if step == 3:
+            seen.append(check_between(follower, kind))
             try:
                 with torch.no_grad():
                     loop.loss(model, tokens_of(1))
@@ -453,7 +480,7 @@ def follow(kind, programs, share, *choices):
         each.step()
     print(f"{kind}, {share:+.0%}: {STEPS - 1} steps of {wanted['h2d_bytes'] / 1e3:.0f} kB to the "
           f"device and {wanted['d2h_bytes'] / 1e3:.0f} kB back, arena {arena / 1e3:.0f} kB")
-    return wanted["h2d_bytes"] + wanted["d2h_bytes"]
+    return wanted["h2d_bytes"] + wanted["d2h_bytes"], seen[0]
 
 
 def most_allocated(loop, followed):
@@ -528,7 +555,7 @@ def main():
         return
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        moved = 0
+        moved = elsewhere = 0
         for kind in sys.argv[2:] or [kind for kind in LOOPS if kind not in REFUSED]:
             try:
                 make(LOOPS[kind])
@@ -536,11 +563,13 @@ def main():
                 print(f"{kind}: left out: {error}")
                 continue
             for share in (0.02, 0.5) if kind == "plain" else (0.1,):
-                moved += follow(kind, programs, share)
+                more, absent = follow(kind, programs, share)
+                moved, elsewhere = moved + more, elsewhere + absent
             if kind in OFFLOADED:
                 follow(kind, programs, 0.3, *OFFLOAD)
                 check_memory(kind)
         check(moved > 0, "no plan moves anything")
+        check(elsewhere > 0, "everything is there between two steps")
 
 
 if __name__ == "__main__":
