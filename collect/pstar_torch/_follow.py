@@ -11,7 +11,7 @@ from ._binding import Bound, Gradient
 from ._declarations import Declarations
 from ._library import NO_ADDRESS
 from ._memory import Chunks
-from ._observer import model_tensors
+from ._observer import model_tensors, with_inner
 from ._plan import Plan
 from ._saved import Saved
 from ._session import Session
@@ -72,9 +72,10 @@ class Follower(Session):
         for module in model.modules():
             self.handles.append(module.register_state_dict_pre_hook(self.check_readable))
             self.handles.append(module.register_load_state_dict_pre_hook(self.check_readable))
-        for optimizer in self.optimizers:
-            self.handles.append(optimizer.register_state_dict_pre_hook(self.check_readable))
-            self.handles.append(optimizer.register_load_state_dict_pre_hook(self.check_readable))
+        for optimizer in with_inner(self.optimizers):
+            if hasattr(optimizer, "_optimizer_state_dict_pre_hooks"):
+                self.handles.append(optimizer.register_state_dict_pre_hook(self.check_readable))
+                self.handles.append(optimizer.register_load_state_dict_pre_hook(self.check_readable))
 
     # ---- events of the loop ----
 
@@ -423,8 +424,7 @@ class Follower(Session):
                 parameters[0].grad = None
                 self.handles.append(parameters[0].register_post_accumulate_grad_hook(
                     functools.partial(self.on_gradient, gradient)))
-        inner = [getattr(optimizer, "optim", optimizer) for optimizer in self.optimizers]
-        having = {id(state): states for optimizer in (*self.optimizers, *inner)
+        having = {id(state): states for optimizer in with_inner(self.optimizers)
                   for states in optimizer.state.values() if isinstance(states, dict)
                   for state in states.values()}
         for index, key, state, kind in self.observer.find_states():

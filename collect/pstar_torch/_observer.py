@@ -414,8 +414,7 @@ class Observer(TorchDispatchMode):
     def find_states(self):
         """Yields (index of the tensor, name, state, list). The states of a parameter's shape go to
         the lists in their order in the optimizer, whatever their names; others to none."""
-        inner = [getattr(optimizer, "optim", None) for optimizer in self.session.optimizers]
-        for optimizer in (*self.session.optimizers, *inner):
+        for optimizer in with_inner(self.session.optimizers):
             for parameter, states in getattr(optimizer, "state", {}).items():
                 free = list(STATE_LISTS)
                 known = id(parameter) in self.index or id(parameter) in self.wholes
@@ -428,6 +427,13 @@ class Observer(TorchDispatchMode):
                     kind = free.pop(-1 if "master" in key else 0)
                     for index, part in self.parts(parameter, state):
                         yield index, key, part, kind
+
+
+def with_inner(optimizers):
+    """Returns the optimizers, and those that they have as attributes, which may have states of their own."""
+    inner = [value for optimizer in optimizers for value in vars(optimizer).values()
+             if issubclass(type(value), torch.optim.Optimizer)]
+    return list({id(optimizer): optimizer for optimizer in (*optimizers, *inner)}.values())
 
 
 def _other_modules(model):

@@ -1,4 +1,5 @@
 """Marks the operators of a training loop by hooks: on modules, on backward, on optimizers."""
+import atexit
 import functools
 import os
 import sys
@@ -107,12 +108,15 @@ class Session:
             if isinstance(module, torch.jit.ScriptModule):
                 raise ValueError(f"{name} is a module of torch.jit.script, which takes no hooks")
         for i, optimizer in enumerate(self.optimizers):
+            if not getattr(type(optimizer).step, "hooked", False):  # of a wrapper that made no Optimizer
+                optimizer._patch_step_function()
             self.handles.append(optimizer.register_step_pre_hook(
                 functools.partial(self.before_step, i)))
             self.handles.append(optimizer.register_step_post_hook(
                 functools.partial(self.after_step, i)))
         if self.first == 1:
             self.install()
+        atexit.register(_say_unended, weakref.ref(self))
 
     def parameters(self):
         """Returns the model's parameters with their names. Within functional_call the model has
@@ -413,6 +417,15 @@ class Session:
                    lambda: Segment("update gradients", "update", "", 0, inside=False))
         if last:
             self.end_iteration()
+
+
+def _say_unended(reference):
+    """Called when the program ends. Says why there was no whole iteration, if it began one."""
+    session = reference()
+    if session is not None and session.mode in ("wait", "observe") and session.inside:
+        name = type(session.optimizers[-1]).__name__
+        print(f"pstar_torch: an iteration began, and no step() of {name} ended it: pass the optimizer "
+              "whose step() the loop calls last", file=sys.stderr)
 
 
 def _unwrapped(optimizer):

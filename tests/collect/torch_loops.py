@@ -292,7 +292,34 @@ def skipped(annotated):
     return losses
 
 
-LOOPS = {loop.__name__: loop for loop in (distilled, skipped, transformed, transform,
+class Perturbed(torch.optim.Optimizer):
+    """Steps by a method of its own, and has an optimizer that takes the step."""
+
+    def __init__(self, inner):
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+
+    def second_step(self):
+        self.inner.step()
+        self.inner.zero_grad()
+
+
+def unended(annotated):
+    model = make_model()
+    inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    optimizer = Perturbed(inner)
+    if annotated:
+        pstar_torch.annotate(model, optimizer)
+    losses = []
+    for number in range(STEPS):
+        loss = loss_of(model, number)
+        loss.backward()
+        optimizer.second_step()
+        losses.append(loss.item().hex())
+    return losses
+
+
+LOOPS = {loop.__name__: loop for loop in (distilled, skipped, unended, transformed, transform,
                                           adapters, two_optimizers, in_backward, closure, wrapped,
                                           compiled_layers, compiled_step,
                                           lengths, lbfgs, sharded)}
@@ -429,6 +456,7 @@ def main():
         trace, _ = whole(programs, "compiled_layers", folder)
         check(trace.bytes("exp_avg") == size(make_model().parameters()), "compiled layers: states")
         check_refused(programs, "compiled_step", "the optimizer's step is compiled", folder)
+        check_refused(programs, "unended", "no step() of Perturbed ended it", folder)
         check_refused(programs, "lbfgs", "calls its closure again", folder)
         check_refused(programs, "sharded", "are shards (DTensor", folder)
     return 0

@@ -7,6 +7,7 @@ first iteration are refused.
 
 Returns 77 where PyTorch is missing.
 """
+import collections
 import os
 import pathlib
 import sys
@@ -20,7 +21,7 @@ except ImportError:
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import torch_follow  # noqa: E402
 from torch_follow import LOOPS, Loop, make, planned, pstar_torch  # noqa: E402
-from torch_training import check  # noqa: E402
+from torch_training import Trace, check  # noqa: E402
 
 
 class Counting(torch.optim.Optimizer):
@@ -75,6 +76,31 @@ class Summing(Counting):
         for parameter in self.param_groups[0]["params"]:
             self.total += parameter.grad.abs().sum().item()
             parameter.sub_(parameter.grad, alpha=1e-2 / self.total)
+
+
+class Lookahead(torch.optim.Optimizer):
+    """Has an optimizer that takes the steps, and moves slow parameters behind every second one. It makes no
+    Optimizer of itself."""
+
+    def __init__(self, parameters):
+        self._optimizer_step_pre_hooks = collections.OrderedDict()
+        self._optimizer_step_post_hooks = collections.OrderedDict()
+        self.base = torch.optim.AdamW(parameters, lr=1e-2)
+        self.param_groups, self.defaults = self.base.param_groups, {}
+        self.state = collections.defaultdict(dict)
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.base.step()
+        self.steps += 1
+        for group in self.param_groups:
+            for parameter in group["params"] if self.steps % 2 == 0 else ():
+                slow = self.state[parameter].setdefault("slow", torch.zeros_like(parameter))
+                parameter.copy_(slow.lerp_(parameter, 0.5))
+
+    def state_dict(self):
+        return self.base.state_dict()
 
 
 class With(Loop):
@@ -137,7 +163,7 @@ class Unfrozen(Later):
         pass
 
 
-FOLLOWED = {"counting": With(Counting), "anew": Anews()}
+FOLLOWED = {"counting": With(Counting), "anew": Anews(), "lookahead": With(Lookahead)}
 REFUSED = {"sums": (Sums(), "changes its 'total' with every parameter"),
            "later": (Later(), "now trains blocks.0.up.bias"),
            "unfrozen": (Unfrozen(), "now trains blocks.0.up.bias")}
@@ -168,8 +194,10 @@ def main():
         for kind in sys.argv[2:] or (*FOLLOWED, *REFUSED):
             if kind in REFUSED:
                 check_refused(programs, kind, REFUSED[kind][1])
-            else:
-                torch_follow.follow(kind, programs, 0.1)
+                continue
+            torch_follow.follow(kind, programs, 0.1)
+            trace, model = Trace(f"{kind}.pstar"), LOOPS[kind].make()
+            check(trace.bytes("exp_avg") == 4 * sum(p.numel() for p in model.parameters()), f"{kind}: states")
 
 
 if __name__ == "__main__":
