@@ -93,8 +93,7 @@ def pretend_gpu():
 
 
 class _Replica(nn.Module):
-    """Stands for DistributedDataParallel, which reads values when it is made, and for FullyShardedDataParallel. The
-    step is recorded as one rank's that shares nothing."""
+    """Stands for FullyShardedDataParallel. The step is recorded as one rank's that shares nothing."""
 
     def __init__(self, module, *_, **__):
         super().__init__()
@@ -111,6 +110,18 @@ class _Replica(nn.Module):
 
     def clip_grad_norm_(self, max_norm, norm_type=2.0):
         return nn.utils.clip_grad_norm_(self.parameters(), max_norm, norm_type)
+
+
+class _Replicated(_Replica):
+    """Stands for DistributedDataParallel, which has each gradient in a bucket, too."""
+
+    def __init__(self, module, *_, gradient_as_bucket_view=False, **__):
+        super().__init__(module)
+        nbytes = sum(parameter.numel() * parameter.element_size()
+                     for parameter in module.parameters() if parameter.requires_grad)
+        if not gradient_as_bucket_view:
+            print(f"pstar_torch: DistributedDataParallel has buckets of {nbytes} bytes beside the gradients, which "
+                  "are not counted: gradient_as_bucket_view=True spares them", file=sys.stderr)
 
 
 class _Mesh:
@@ -178,7 +189,7 @@ def _answer_environment():
 def pretend_rank():
     """Lets a program that a launcher should start on several ranks run as the only one."""
     _answer_environment()
-    nn.parallel.DistributedDataParallel = nn.parallel.distributed.DistributedDataParallel = _Replica
+    nn.parallel.DistributedDataParallel = nn.parallel.distributed.DistributedDataParallel = _Replicated
     torch.multiprocessing.spawn = _spawn
     if torch.distributed.is_available():
         _pretend_group()

@@ -59,6 +59,11 @@ def _full_lengths(padded, batch_first):
     return torch.full((padded.shape[rows],), padded.shape[steps], dtype=torch.int64, device="cpu")
 
 
+def _first_sentence(error):
+    """Returns what PyTorch says first. It may go on for many lines."""
+    return str(error).partition("\n")[0].partition(". ")[0]
+
+
 class _Lacking(NotImplementedError):
     """An operator has no kernel on the meta device."""
 
@@ -93,9 +98,11 @@ class _OnMeta(TorchFunctionMode):
         arguments, keywords = self.autocast.arguments(name, arguments, keywords)
         try:
             result = function(*arguments, **keywords)
-        except NotImplementedError as error:
+        except RuntimeError as error:
+            if not isinstance(error, NotImplementedError) and "called on meta tensors" not in str(error):
+                raise
             raise _Lacking(f"{resolve_name(function) or name} does not run on the meta device; "
-                           f"record the loop on a device instead: {error}") from error
+                           f"record the loop on a device instead: {_first_sentence(error)}") from error
         if isinstance(result, torch.Tensor) and name in ("all", "_is_all_true", "isfinite"):
             result.holds = True
         if isinstance(result, torch.Tensor) and result.device.type != "meta" and \

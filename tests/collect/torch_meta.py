@@ -55,6 +55,8 @@ optimizer = torch.optim.SGD(layer.parameters())
 for _ in range(5):
     torch.nonzero(layer(torch.ones(2, 4))).sum()
 """
+# Its kernel reads values.
+READING = LACKING.replace("torch.nonzero(layer(torch.ones(2, 4)))", "torch.nn.functional.one_hot(torch.arange(4))")
 # A GradScaler, which would skip steps whose made-up gradients seem to overflow, and an exit at the end.
 SCALED = """
 import sys
@@ -555,7 +557,12 @@ def check_ranks(folder, programs):
     """A loop of several ranks is recorded as one rank's that shares nothing."""
     found = {}
     for name, text in RANKS.items():
-        trace = recorded(folder, programs, name, text)
+        (folder / "ranks.py").write_text(text)
+        status, out, errors = plan(programs, folder, "ranks.py")
+        check(status == 0, f"{name}: {status}: {out}{errors}")
+        buckets = f"buckets of {4 * 2 * 65 * 64} bytes" in errors
+        check(buckets == (name == "replicated"), f"{name}: {errors}")
+        trace = Trace(folder / "ranks.pstar")
         found[name] = (sorted(trace.tensors.values()), int(trace.meta["micro_batches"]),
                        [operator.replace("module.", "") for operator, *_ in trace.operators])
         check(found[name] == found["alone"], f"{name}: {found[name]}, not {found['alone']}")
@@ -601,6 +608,7 @@ def check_turns(folder, programs):
 
 def check_refused(folder, programs):
     for name, text, reason in (("lacking.py", LACKING, "nonzero does not run on the meta device"),
+                               ("reading.py", READING, "one_hot does not run on the meta device"),
                                ("several.py", SEVERAL, "calls its closure again"),
                                ("short.py", SHORT, "before a step was recorded"),
                                ("leaves.py", LEAVES, "leaves.py: the script exited with no data"),
