@@ -3,6 +3,8 @@
 #include "base/size.h"
 #include "chunks/plan.h"
 
+#include <string.h>
+
 /* GLib names the type of what an error has beside its message. */
 typedef struct plan_lack pstar_plan_errorPrivate;
 
@@ -49,6 +51,16 @@ const struct plan_lack *plan_lack_of(const GError *error)
         return NULL;
     const struct plan_lack *lack = plan_error_get_private(error);
     return lack->memory == PLAN_MEMORY_NONE ? NULL : lack;
+}
+
+char *plan_lack_why(const GError *error)
+{
+    const struct plan_lack *lack = plan_lack_of(error);
+    char *why = g_strdup(error->message);
+    g_autofree char *fits = lack ? what_fits(lack) : g_strdup("");
+    if (g_str_has_suffix(why, fits))
+        why[strlen(why) - strlen(fits)] = '\0';
+    return why;
 }
 
 void plan_lack_replace(GError *error, const struct plan_lack *lack)

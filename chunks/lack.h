@@ -22,6 +22,9 @@ void plan_lack_set(GError **error, const struct plan_lack *lack, const char *why
  * `error` may be NULL. */
 const struct plan_lack *plan_lack_of(const GError *error);
 
+/* Returns the message of the error without what would fit, if it says that. Free with g_free. */
+char *plan_lack_why(const GError *error);
+
 /* Lets an error of plan_lack_set say that `lack` would fit. It may have a prefix. */
 void plan_lack_replace(GError *error, const struct plan_lack *lack);
 

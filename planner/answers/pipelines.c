@@ -486,25 +486,64 @@ static bool write_plans(const struct moving_stages *moving, const char *pattern,
 
 /* ---- refusal ---- */
 
+/* Returns "3 stages of 1 GPU each", with the schedule if there is one. The caller frees it with
+ * g_free. */
+static char *shape_text(const struct pipeline_candidate *candidate)
+{
+    g_autofree char *schedule = candidate->stages == 1
+                                    ? g_strdup("")
+                                    : g_strdup_printf(" (%s)", schedule_of(candidate));
+    return g_strdup_printf("%u stage%s of %u GPU%s%s and micro-batches of %u%s", candidate->stages,
+                           candidate->stages == 1 ? "" : "s", candidate->width,
+                           candidate->width == 1 ? "" : "s", candidate->stages == 1 ? "" : " each",
+                           candidate->micro_batch, schedule);
+}
+
+/* Returns whether the question asks for fewer stages than its GPUs and layers allow. */
+static bool may_have_more_stages(const struct pipeline_question *q)
+{
+    for (uint32_t stages = q->stages + 1; q->stages && stages <= q->gpus; stages++)
+        if (pipeline_suits(q, stages))
+            return true;
+    return false;
+}
+
+/* Returns why stages whose chunks come and go do not help, either. The caller frees the text with
+ * g_free. */
+static char *unmoved_text(const struct pipeline_question *q, const struct pipeline_answer *answer)
+{
+    if (answer->unmoved)
+        return g_strdup_printf("with chunks that come and go, %s", answer->unmoved);
+    if (q->stages && pipeline_suits(q, q->gpus))
+        return g_strdup_printf("chunks come and go within stages of one GPU only, as --stages %u "
+                               "would make them",
+                               q->gpus);
+    return g_strdup("chunks come and go within stages of one GPU only");
+}
+
+/* Returns what may lower the need, besides more GPUs. */
+static const char *other_levers(const struct pipeline_question *q)
+{
+    if (may_have_more_stages(q))
+        return q->recompute ? ", more stages or recomputation" : " or more stages";
+    return q->recompute ? " or recomputation" : "";
+}
+
+/* Budgets are those of the options, which hold what libraries take, too. */
 static void refuse(const struct pipeline_question *q, const struct pipeline_answer *answer,
                    GError **error)
 {
     const struct pipeline_candidate *least = &answer->candidates[0];
-    const struct stage_cost *cost = &least->costs[neediest(least)];
-    g_autofree char *lacks = size_format(least->short_bytes);
-    g_autofree char *need = size_format(cost->device_bytes);
-    g_autofree char *budget = size_format(q->device_budget);
-    g_autofree char *moving =
-        answer->unmoved ? g_strdup_printf("with chunks that come and go, %s", answer->unmoved)
-                        : g_strdup("chunks come and go within stages of one GPU only; "
-                                   "as many stages as GPUs would let them");
+    uint64_t libraries = q->trace ? q->trace->library_bytes : 0;
+    uint64_t needed = least->costs[neediest(least)].device_bytes + libraries;
+    g_autofree char *lacks = size_format(least->short_bytes), *need = size_format(needed);
+    g_autofree char *budget = size_format(q->device_budget + libraries);
+    g_autofree char *shape = shape_text(least), *moving = unmoved_text(q, answer);
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "nothing fits: with %u stages of %u GPUs each and micro-batches of %u (%s), stage "
-                "%u needs %s of device memory, %s more than the %s that there are; more GPUs, more "
-                "stages%s or devices with %s would do; %s",
-                least->stages, least->width, least->micro_batch, schedule_of(least),
-                neediest(least), need, lacks, budget, q->recompute ? ", recomputation" : "", need,
-                moving);
+                "nothing fits: with %s, stage %u needs %s of device memory, %s more than the "
+                "budget of %s; %" G_GUINT64_FORMAT
+                " bytes would fit (%s), and less may do with more GPUs%s; %s",
+                shape, neediest(least), need, lacks, budget, needed, need, other_levers(q), moving);
 }
 
 /* Refuses to write plans that are not made (moving_stages_can_plan). */
@@ -515,10 +554,10 @@ static bool check_plans(const struct pipeline_request_files *files,
     if (!files->plans || answer->moving)
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "-o %s: the best pipeline has %u stage%s of %u GPUs, and plans are written for "
+                "-o %s: the best pipeline has %u stage%s of %u GPU%s, and plans are written for "
                 "several stages of one GPU; --stages %u would ask for these",
                 files->plans, best->stages, best->stages == 1 ? "" : "s", best->width,
-                best->stages * best->width);
+                best->width == 1 ? "" : "s", best->stages * best->width);
     return false;
 }
 

@@ -1,5 +1,6 @@
 #include "planner/pipelines/moving_stages.h"
 
+#include "chunks/lack.h"
 #include "models/pipeline_derive.h"
 #include "planner/pipelines/stage_plans.h"
 #include "sim/workers.h"
@@ -429,10 +430,13 @@ struct moving_stages *moving_stages_plan(struct early_end *end, const struct pip
     return moving;
 }
 
-static void refuse(struct moving_search *search, GError **error)
+/* Other stages and other shapes may need more than the one that was looked at, so what would fit
+ * that one is not said. */
+static void refuse(const struct moving_search *search, GError **error)
 {
-    if (search->error)
-        g_propagate_error(error, g_steal_pointer(&search->error));
+    g_autofree char *why = search->error ? plan_lack_why(search->error) : NULL;
+    if (why)
+        g_set_error_literal(error, search->error->domain, search->error->code, why);
     else if (search->wanted)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                     "a stage's activations alone leave no room on its device");

@@ -215,6 +215,13 @@ static bool suits(const struct pipeline_question *q, const struct run_depth *dep
             q->config->layers / depth->stages >= MAX(q->parts, 2));
 }
 
+bool pipeline_suits(const struct pipeline_question *question, uint32_t stages)
+{
+    const struct run_depth depth = {.stages = stages, .width = question->gpus / stages};
+    return stages <= question->config->layers && question->gpus % stages == 0 &&
+           suits(question, &depth, question->sequences);
+}
+
 /* Returns the least --micro-batches with which there is a candidate, at least those of the
  * question; 0 if there are none. As many as GPUs, or a multiple of that, suit every depth. */
 static uint64_t suitable_micro_batches(const struct pipeline_run *search)
@@ -233,7 +240,8 @@ static bool refuse(const struct pipeline_run *search, GError **error)
     const struct pipeline_question *q = search->question;
     bool interleaved = q->schedule == PIPELINE_INTERLEAVED;
     uint64_t count = suitable_micro_batches(search);
-    g_autofree char *stages = q->stages ? g_strdup_printf(" in %u stages", q->stages)
+    g_autofree char *stages = q->stages ? g_strdup_printf(" in %u stage%s", q->stages,
+                                                          q->stages == 1 ? "" : "s")
                                         : g_strdup("");
     if (count)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,

@@ -49,6 +49,9 @@ struct pipeline_answer {
     char *unmoved;                /* why these do not fit either; NULL if they were not looked at */
 };
 
+/* Returns whether the question's step can be shared by so many stages, whatever they need. */
+bool pipeline_suits(const struct pipeline_question *question, uint32_t stages);
+
 /* Fails (PLAN_ERROR_INVALID) if there is no candidate, whose message says why, and as
  * platform_spread_stages does. The caller frees the result with pipeline_answer_free. */
 struct pipeline_answer *pipeline_search(const struct pipeline_question *question, GError **error);

@@ -381,7 +381,14 @@ static void test_refusals(void)
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --device-memory 200MiB",
          "of device memory, ", DOES_NOT_FIT},
         {"--stages any --gpus 8 --batch 1 --micro-batches 64 --device-memory 100MiB",
-         "more GPUs, more stages", DOES_NOT_FIT},
+         "less may do with more GPUs; ", DOES_NOT_FIT},
+        {"--stages 2 --gpus 4 --batch 1 --micro-batches 8 --device-memory 100MiB --recompute "
+         "traced",
+         "less may do with more GPUs, more stages or recomputation; chunks come and go within "
+         "stages of one GPU only, as --stages 4 would make them",
+         DOES_NOT_FIT},
+        {"--stages 1 --gpus 2 --batch 1 --micro-batches 8 --device-memory 100MiB",
+         "nothing fits: with 1 stage of 2 GPUs and micro-batches of 1, stage 0 ", DOES_NOT_FIT},
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --device-memory 100MiB",
          "with chunks that come and go, ", DOES_NOT_FIT},
         {"--stages 2 --gpus 8 --batch 1 --micro-batches 64 --device-memory 200MiB",
@@ -419,6 +426,57 @@ static void test_refusals(void)
                       USAGE, "",
                       "plans of stages train something in every layer, so far, and some.pstar does "
                       "not");
+    workshop_free(workshop);
+}
+
+/* Returns the one figure that the refusal says would fit. */
+static guint64 what_fits(const char *refusal)
+{
+    static const char fits[] = " bytes would fit";
+    const char *at = strstr(refusal, fits);
+    g_assert_nonnull(at);
+    g_assert_null(strstr(at + strlen(fits), "would fit"));
+    while (g_ascii_isdigit(at[-1]))
+        at--;
+    return g_ascii_strtoull(at, NULL, 10);
+}
+
+/* What a refusal says would fit does fit, to the byte, whatever the sizes round to. With several
+ * ranks a stage, whose chunks do not move, nothing less fits. */
+static void test_fits(void)
+{
+    struct workshop *workshop = workshop_new();
+    for (int i = 0; i < draws(3, 20); i++) {
+        int stages = g_test_rand_int_range(1, 4), width = g_test_rand_int_range(1, 4);
+        g_autofree char *config = g_strdup_printf(
+            "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": %d, \"n_head\": 1, "
+            "\"n_positions\": 32, \"vocab_size\": %d, \"tie_word_embeddings\": %s}",
+            g_test_rand_int_range(20, 90), g_test_rand_int_range(200, 400),
+            g_test_rand_bit() ? "true" : "false");
+        g_autofree char *line = g_strdup_printf(
+            "pstar-plan --quiet --model model --platform " PLATFORM
+            " --stages %d --gpus %d --batch 1 --micro-batches %d --seq %d --precision %s",
+            stages, stages * width, stages * width, g_test_rand_int_range(4, 33),
+            g_test_rand_bit() ? "bf16" : "fp32");
+        g_autofree char *little = g_strdup_printf("%s --device-memory %dB", line,
+                                                  g_test_rand_int_range(1000, 90000));
+        workshop_write(workshop, "model/config.json", config);
+        struct outcome outcome = workshop_run(workshop, little);
+        if (outcome.status == 0) { /* chunks come and go */
+            g_assert_cmpint(width, ==, 1);
+            outcome_clear(&outcome);
+            continue;
+        }
+        g_assert_cmpint(outcome.status, ==, DOES_NOT_FIT);
+        guint64 bytes = what_fits(outcome.err);
+        workshop_must_run_format(workshop, "%s --device-memory %" G_GUINT64_FORMAT "B", line,
+                                 bytes);
+        g_autofree char *less = g_strdup_printf("%s --device-memory %" G_GUINT64_FORMAT "B", line,
+                                                bytes - 1);
+        if (width > 1)
+            workshop_must_end(workshop, less, DOES_NOT_FIT, "", "1 B more than the budget");
+        outcome_clear(&outcome);
+    }
     workshop_free(workshop);
 }
 
@@ -526,6 +584,7 @@ int main(int argc, char **argv)
     g_test_add_func("/planned_stages/plans", test_plans);
     g_test_add_func("/planned_stages/time-limit", test_time_limit);
     g_test_add_func("/planned_stages/refusals", test_refusals);
+    g_test_add_func("/planned_stages/fits", test_fits);
     g_test_add_func("/planned_stages/remedies", test_remedies);
     g_test_add_func("/planned_stages/first-plans", test_first_plans);
     return g_test_run();
