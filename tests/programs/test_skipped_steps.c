@@ -1,6 +1,7 @@
 /* A step whose gradient is not finite is skipped: weights and moments stay as they are, bit for
  * bit, the run goes on, and it resumes as if it had not been interrupted. The embedding of one
  * letter is not a number, so exactly the steps whose text has the letter are such steps. */
+#include "tests/drawn.h"
 #include "workshop.h"
 
 #include <stdint.h>
@@ -127,6 +128,70 @@ static void test_skipped(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* ---- ranks and stages ---- */
+
+static const struct {
+    const char *name, *job, *placement;
+} together[] = {
+    {"stage-2", "--precision fp32", "--stage 2 --host-update"},
+    {"stage-3", "--precision bf16", "--stage 3"},
+    {"fast", "--precision fp32", "--stage 0 --reduction fast"},
+    {"1f1b", "--precision bf16 --bytes-per-parameter 16", "--stages 2"},
+    {"zb-h1", "--precision fp32", "--stages 2 --schedule zb-h1 --host-update"},
+    {"2bw", "--precision bf16 --delay 1", "--stages 2 --schedule 2bw"},
+};
+
+static bool can_launch(void)
+{
+    g_autofree char *mpirun = g_find_program_in_path("mpirun");
+    return mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS);
+}
+
+/* Returns the one message that was printed; beside it there may be lines of the progress. The
+ * caller frees it with g_free. */
+static char *message_of(const char *err)
+{
+    const char *begin = strstr(err, "pstar-run: ");
+    g_assert_nonnull(begin);
+    g_assert_null(strstr(begin + 1, "pstar-run: "));
+    return g_strndup(begin, strcspn(begin, "\n"));
+}
+
+/* Goes on alone, so that what both runs have saved is in files that can be compared. */
+static void go_on(const struct workshop *workshop, const char *from, const char *to)
+{
+    workshop_must_run_format(workshop, "pstar-run --resume %s --steps 3 --threads 1 --save %s",
+                             from, to);
+}
+
+/* A micro-batch of the second step is bad, so only one of two ranks has read the letter, and only
+ * the last of two stages knows the loss. Both skip the step as one process does, one of them says
+ * so, and the run goes on as if it had not been interrupted. */
+static void test_together(gconstpointer data)
+{
+    size_t i = GPOINTER_TO_SIZE(data);
+    static const char base[] = "--steps 2 --micro-batches 2";
+    if (!can_launch()) {
+        g_test_skip("there is no mpirun, or the build has no MPI");
+        return;
+    }
+    struct workshop *workshop = set_up();
+    g_autofree char *alone = g_strdup_printf(BAD "%s %s --save one", base, together[i].job);
+    g_autofree char *both = g_strdup_printf("mpirun -n 2 " BAD "%s %s %s --save two", base,
+                                            together[i].job, together[i].placement);
+    struct outcome one = workshop_run_well(workshop, alone);
+    struct outcome two = workshop_run_well(workshop, both);
+    g_autofree char *said = message_of(one.err), *said_by_both = message_of(two.err);
+    g_assert_nonnull(strstr(said, "step 2 is skipped: '"));
+    g_assert_cmpstr(said, ==, said_by_both);
+    go_on(workshop, "one", "one_resumed");
+    go_on(workshop, "two", "two_resumed");
+    g_assert_true(same_weights(workshop, "one_resumed", "two_resumed"));
+    outcome_clear(&one);
+    outcome_clear(&two);
+    workshop_free(workshop);
+}
+
 /* The third step in a row ends the run, and so does the first one if the norm is not known before
  * the update, or if no step is left to do. */
 static void test_ends(void)
@@ -145,7 +210,17 @@ static void test_ends(void)
 
 int main(int argc, char **argv)
 {
+    /* mpirun does not run for root unless asked twice; the tests run in containers as root. */
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", TRUE);
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
+    g_setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", TRUE);
+    g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE); /* MPI keeps memory until the end */
     g_test_init(&argc, &argv, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(together); i++) {
+        g_autofree char *name = g_strdup_printf("/skipped/together/%s", together[i].name);
+        if (draws_row(2, G_N_ELEMENTS(together)))
+            g_test_add_data_func(name, GSIZE_TO_POINTER(i), test_together);
+    }
     for (size_t i = 0; i < G_N_ELEMENTS(forms); i++) {
         g_autofree char *name = g_strdup_printf("/skipped/%s", forms[i]);
         g_test_add_data_func(name, forms[i], test_skipped);
