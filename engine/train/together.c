@@ -377,8 +377,8 @@ static void describe_state(GString *text, const struct checkpoint_state *state)
     describe_text(text, "--data-order", state->data_order);
     describe_real(text, "--lr", state->schedule.peak);
     describe_real(text, "--min-lr", state->schedule.floor);
+    describe_number(text, "--schedule-steps", state->schedule.steps); /* limits the warm-up's */
     describe_number(text, "--warmup-steps", state->schedule.warm_up);
-    describe_number(text, "--schedule-steps", state->schedule.steps);
     describe_real(text, "--beta1", state->beta1);
     describe_real(text, "--beta2", state->beta2);
     describe_real(text, "--epsilon", state->epsilon);

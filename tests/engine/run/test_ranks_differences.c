@@ -35,6 +35,8 @@ static const struct {
     {"--seed 7", ": --seed: 7, not 0\n"},
     {"--steps 4", ": --steps: 4, not 3\n"},
     {"--lr 0.5", ": --lr: 0.5, not 0.0006\n"},
+    {"--schedule-steps 9", ": --schedule-steps: 9, not 3\n"},
+    {"--warmup-steps 2", ": --warmup-steps: 2, not 3\n"},
     {"--clip 2", ": --clip: 2, not 1\n"},
     {"--data other.txt", ": --data: other.txt, not text.txt\n"},
     {"--eval other.txt", ": --eval: other.txt, not none\n"},
