@@ -330,7 +330,7 @@ static bool can_tier(const struct search_options *options, GError **error)
 {
     if (options->host_budget == UINT64_MAX)
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                    "--nvme-memory: needs --host-memory");
+                    "--nvme-memory: needs a size of --host-memory, below which NVMe is");
     else if (options->objective != OBJECTIVE_TIME)
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                     "--objective %s: with --nvme-memory the fastest plan is sought, so far",

@@ -433,7 +433,7 @@ static void test_refused(void)
     struct workshop *workshop = workshop_new();
     workshop_must_run(workshop, SYNTH);
     workshop_must_end(workshop, PLAN "--nvme-memory 64MiB -o plan.json", 2, "",
-                      "--nvme-memory: needs --host-memory");
+                      "--nvme-memory: needs a size of --host-memory, below which NVMe is");
     workshop_must_end(workshop,
                       "pstar-plan run.pstar --device-memory 50KiB --host-memory 1MiB --nvme-memory "
                       "64MiB -o plan.json",
