@@ -5,6 +5,7 @@
 #include "policies/headroom.h"
 
 #include <glib.h>
+#include <stdbool.h>
 
 /* A fetch needs room from when it can be issued until its use. Both are counted in moments from
  * now, and lie within one iteration: 0 <= from < until. */
@@ -13,9 +14,11 @@ struct room_claim {
     int64_t bytes;
 };
 
-/* Returns the least room that others leave between `from` and `until`, in moments from `now` on.
- * `claims` is a GArray of struct room_claim. */
-int64_t claims_leave(const GArray *claims, const struct headroom *headroom, moment_id now,
-                     uint32_t moment_count, int64_t from, int64_t until);
+/* Returns whether each moment of `claim` has room for it, and `spare` bytes besides, beside the
+ * others that claim room then. `others` is a GArray of struct room_claim; moments count from `now`
+ * on. */
+bool claims_leave_room(const GArray *others, const struct room_claim *claim,
+                       const struct headroom *headroom, moment_id now, uint32_t moment_count,
+                       int64_t spare);
 
 #endif

@@ -361,9 +361,9 @@ static struct room_claim claim_of(const struct dispatcher *w, uint64_t fetch)
 /* Returns whether there is room for a fetch beside those that are used sooner. */
 static bool has_room(const struct dispatcher *w, const struct room_claim *claim)
 {
-    int64_t room = claims_leave(w->claims, w->headroom, wrap(w, w->now), (uint32_t)w->moment_count,
-                                claim->from, claim->until);
-    return room - (claim->from ? 0 : w->unused_bytes) >= claim->bytes + w->job->slack_bytes;
+    int64_t unused = claim->from ? 0 : w->unused_bytes;
+    return claims_leave_room(w->claims, claim, w->headroom, wrap(w, w->now),
+                             (uint32_t)w->moment_count, w->job->slack_bytes + unused);
 }
 
 /* Issues the first fetch of this way that can begin before `limit_ns`; returns whether there is

@@ -34,17 +34,17 @@ static void test_the_earliest_deadline_comes_first(void)
     g_assert_cmpuint(deadlines->len, ==, 0);
 }
 
-/* Returns the least room between two moments, each looked at by itself. */
-static int64_t least_by_moment(const GArray *claims, const struct headroom *headroom, uint32_t now,
-                               int64_t from, int64_t until)
+/* Returns the least room at the moments of a claim, each looked at by itself. */
+static int64_t least_by_moment(const GArray *others, const struct room_claim *claim,
+                               const struct headroom *headroom, uint32_t now)
 {
     int64_t least = INT64_MAX;
-    for (int64_t moment = from; moment < until; moment++) {
+    for (int64_t moment = claim->from; moment < claim->until; moment++) {
         int64_t room = headroom_at(headroom, (moment_id)((now + moment) % MOMENTS));
-        for (guint i = 0; i < claims->len; i++) {
-            const struct room_claim *claim = &g_array_index(claims, struct room_claim, i);
-            if (claim->from <= moment && moment < claim->until)
-                room -= claim->bytes;
+        for (guint i = 0; i < others->len; i++) {
+            const struct room_claim *other = &g_array_index(others, struct room_claim, i);
+            if (other->from <= moment && moment < other->until)
+                room -= other->bytes;
         }
         least = MIN(least, room);
     }
@@ -65,8 +65,9 @@ static void test_a_claim_counts_at_its_moments(void)
             int64_t from = g_rand_int_range(random, 0, MOMENTS - 1);
             int64_t until = g_rand_int_range(random, (gint32)from + 1, MOMENTS);
             struct room_claim claim = {from, until, g_rand_int_range(random, 1, 100)};
-            g_assert_cmpint(claims_leave(claims, headroom, now, MOMENTS, from, until), ==,
-                            least_by_moment(claims, headroom, now, from, until));
+            int64_t spare = least_by_moment(claims, &claim, headroom, now) - claim.bytes;
+            g_assert_true(claims_leave_room(claims, &claim, headroom, now, MOMENTS, spare));
+            g_assert_false(claims_leave_room(claims, &claim, headroom, now, MOMENTS, spare + 1));
             g_array_append_val(claims, claim);
         }
         headroom_free(headroom);
