@@ -377,33 +377,47 @@ static void test_blocks_pay(void)
     platform_free(platform);
 }
 
+/* Synthesises a step of the model for a V100 behind this link. */
+static void set_up_on_v100(struct fixture *f, const struct model_job *job, const char *link)
+{
+    g_autoptr(GError) error = NULL;
+    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    f->costs = costs_new(f->platform, link, NULL);
+    f->trace = model_synthesise(&f->config, job, f->platform, &error);
+    g_assert_no_error(error);
+}
+
+/* Searches for a plan with or without blocks. */
+static struct variants_result *search_blocks(struct fixture *f, uint64_t device, uint64_t host,
+                                             uint64_t seed, unsigned scope)
+{
+    g_autoptr(GError) error = NULL;
+    f->options = (struct search_options){.device_budget = device,
+                                         .host_budget = host,
+                                         .costs = f->costs,
+                                         .platform = f->platform,
+                                         .seed = seed};
+    struct variants_result *result = variants_search(f->trace, &f->options, scope, &error);
+    g_assert_no_error(error);
+    return result;
+}
+
 /* Where the states of one tensor fill much of the device, blocks of a share of the model may be too
  * large to cut it. */
 static void test_small_blocks_pay(void)
 {
-    const struct model_config config = {.name = "wide",
-                                        .layers = 2,
-                                        .width = 512,
-                                        .heads = 8,
-                                        .inner = 4 * 512,
-                                        .positions = 256,
-                                        .vocabulary = 300};
+    struct fixture f = {.config = {.name = "narrow",
+                                   .layers = 2,
+                                   .width = 512,
+                                   .heads = 8,
+                                   .inner = 4 * 512,
+                                   .positions = 256,
+                                   .vocabulary = 300}};
     const struct model_job job = {
         .choices = {.batch = 1, .micro_batches = 1}, .sequence = 256, .precision = MODEL_BF16};
-    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
-    struct costs *costs = costs_new(platform, "h2d=133GB/s,d2h=200GB/s", NULL);
-    g_autoptr(GError) error = NULL;
-    struct fixture f = {.config = config, .platform = platform, .costs = costs};
-    f.trace = model_synthesise(&config, &job, platform, &error);
-    g_assert_no_error(error);
-    f.options = (struct search_options){.device_budget = 14000000,
-                                        .host_budget = UINT64_MAX,
-                                        .costs = costs,
-                                        .platform = platform,
-                                        .seed = 1};
-    struct variants_result *whole = variants_search(f.trace, &f.options, LAYERS_ONLY, &error);
-    struct variants_result *chosen = variants_search(f.trace, &f.options, BLOCKS, &error);
-    g_assert_no_error(error);
+    set_up_on_v100(&f, &job, "h2d=133GB/s,d2h=200GB/s");
+    struct variants_result *whole = search_blocks(&f, 14000000, UINT64_MAX, 1, LAYERS_ONLY);
+    struct variants_result *chosen = search_blocks(&f, 14000000, UINT64_MAX, 1, BLOCKS);
     g_test_message("%.4f s, in blocks %.4f s", whole->best->plan->predicted.iteration_seconds,
                    chosen->best->plan->predicted.iteration_seconds);
     g_assert_cmpuint(chosen->best->plan->choices->state_block, >, 0);
@@ -412,46 +426,31 @@ static void test_small_blocks_pay(void)
     check_plan(&f, chosen);
     variants_result_free(whole);
     variants_result_free(chosen);
-    trace_free(f.trace);
-    costs_free(costs);
-    platform_free(platform);
+    tear_down(&f);
 }
 
 /* Low effort says little where a few large tensors fill the device: with these seeds the blocks'
  * first plan is more than a twentieth longer, and their last one a fifth shorter. */
 static void test_blocks_pay_late(void)
 {
-    const struct model_config config = {.name = "wide",
-                                        .layers = 1,
-                                        .width = 8192,
-                                        .heads = 32,
-                                        .inner = 4 * 8192,
-                                        .positions = 512,
-                                        .vocabulary = 1012};
+    struct fixture f = {.config = {.name = "wide",
+                                   .layers = 1,
+                                   .width = 8192,
+                                   .heads = 32,
+                                   .inner = 4 * 8192,
+                                   .positions = 512,
+                                   .vocabulary = 1012}};
     const struct model_job job = {
         .choices = {.batch = 1, .micro_batches = 1}, .sequence = 512, .precision = MODEL_FP32};
-    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
-    struct costs *costs = costs_new(platform, "h2d=12.3GB/s,d2h=23.9GB/s", NULL);
-    g_autoptr(GError) error = NULL;
-    struct fixture f = {.config = config, .platform = platform, .costs = costs};
-    f.trace = model_synthesise(&config, &job, platform, &error);
-    g_assert_no_error(error);
+    set_up_on_v100(&f, &job, "h2d=12.3GB/s,d2h=23.9GB/s");
     for (uint64_t seed = 3; seed <= 4; seed++) {
-        f.options = (struct search_options){.device_budget = 2541056129,
-                                            .host_budget = 21484664047,
-                                            .costs = costs,
-                                            .platform = platform,
-                                            .seed = seed};
-        struct variants_result *chosen = variants_search(f.trace, &f.options, BLOCKS, &error);
-        g_assert_no_error(error);
+        struct variants_result *chosen = search_blocks(&f, 2541056129, 21484664047, seed, BLOCKS);
         g_assert_cmpuint(chosen->best->plan->choices->state_block, >, 0);
         g_assert_cmpfloat(chosen->best->plan->predicted.iteration_seconds, <, 1.0);
         check_plan(&f, chosen);
         variants_result_free(chosen);
     }
-    trace_free(f.trace);
-    costs_free(costs);
-    platform_free(platform);
+    tear_down(&f);
 }
 
 /* If kept activations do not fit, recomputed ones may. */
