@@ -358,11 +358,13 @@ static struct room_claim claim_of(const struct dispatcher *w, uint64_t fetch)
     return (struct room_claim){MAX(ready, 0), use_of(w, fetch) - w->now, slot_bytes(w, interval)};
 }
 
-/* Returns whether there is room for a fetch beside those that are used sooner. */
-static bool has_room(const struct dispatcher *w, const struct room_claim *claim)
+/* Returns whether there is room for a fetch beside those that are used sooner, with which it claims
+ * `reserved` bytes. */
+static bool has_room(const struct dispatcher *w, const struct room_claim *claim, int64_t reserved)
 {
     int64_t unused = claim->from ? 0 : w->unused_bytes;
-    return claims_leave_room(w->claims, claim, w->headroom, wrap(w, w->now),
+    return least_room(w, claim->from, claim->until) - unused >= reserved ||
+           claims_leave_room(w->claims, claim, w->headroom, wrap(w, w->now),
                              (uint32_t)w->moment_count, w->job->slack_bytes + unused);
 }
 
@@ -393,7 +395,7 @@ static bool fetch_ahead(struct dispatcher *w, int way, int64_t limit_ns)
         reserved += claim.bytes;
         room = MIN(room, least_room(w, reached, claim.until));
         reached = claim.until;
-        if (room < reserved && !(waits && has_room(w, &claim)))
+        if (room < reserved && !(waits && has_room(w, &claim, reserved)))
             break;
         g_array_append_val(w->claims, claim);
         const struct interval *interval = interval_at(w, fetched_interval(w, f));
