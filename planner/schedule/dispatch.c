@@ -337,12 +337,6 @@ static int64_t least_room(const struct dispatcher *w, int64_t from, int64_t to)
     return headroom_least(w->headroom, wrap(w, w->now + from), (uint32_t)(to - from));
 }
 
-static bool is_ready(const struct dispatcher *w, const struct interval *interval, int64_t lap)
-{
-    return w->now >= interval->ready + lap * w->moment_count &&
-           w->unsent[interval->chunk] == NO_INDEX;
-}
-
 static bool is_of_way(const struct dispatcher *w, uint64_t fetch, int way)
 {
     return way_of(w, interval_at(w, fetched_interval(w, fetch))) == way;
@@ -399,7 +393,7 @@ static bool fetch_ahead(struct dispatcher *w, int way, int64_t limit_ns)
             break;
         g_array_append_val(w->claims, claim);
         const struct interval *interval = interval_at(w, fetched_interval(w, f));
-        if (!own || !is_ready(w, interval, (int64_t)(f / w->fetch_count)))
+        if (!own || claim.from > 0 || w->unsent[interval->chunk] != NO_INDEX)
             continue;
         int64_t start = start_of(w, interval, claim.bytes);
         best = start < best_ns ? f : best;
