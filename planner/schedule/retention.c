@@ -4,8 +4,7 @@
 #include <string.h>
 
 enum {
-    EVICTED_MOST = 32, /* intervals a round; a power of 2 */
-    ORDER_WINDOW = 32, /* ranks that a round may shuffle */
+    ORDER_WINDOW = 32, /* intervals that fit, which a round may shuffle */
 };
 
 /* The share of additional traffic, relative to the best state, that a round may leave. It falls to
@@ -420,7 +419,7 @@ static void change(struct retention *retention, uint32_t g, bool retained, GArra
 
 static uint32_t draw(GRand *random, uint32_t below)
 {
-    return (uint32_t)g_rand_int_range(random, 0, (gint32)below);
+    return (uint32_t)((uint64_t)g_rand_int(random) * below >> 32);
 }
 
 /* Lists the retained intervals that take room at the moment. */
@@ -434,38 +433,23 @@ static void list_retained(struct retention *retention, moment_id moment)
     }
 }
 
-/* Draws a uniform sample of at most `most` listed intervals that are still retained, in no order.
- * Returns how many. */
-static uint32_t sample_listed(const struct retention *retention, uint32_t most, GRand *random,
-                              uint32_t *chosen)
+/* Draws one of the listed intervals and takes it from the list, which must not be empty. */
+static uint32_t draw_listed(struct retention *retention, GRand *random)
 {
-    uint32_t count = 0, seen = 0;
-    for (guint i = 0; i < retention->listed->len; i++) {
-        uint32_t g = g_array_index(retention->listed, uint32_t, i);
-        if (!retention->retained[g])
-            continue;
-        seen++;
-        if (count < most)
-            chosen[count++] = g;
-        else {
-            uint32_t place = draw(random, seen);
-            if (place < most)
-                chosen[place] = g;
-        }
-    }
-    return count;
+    guint place = draw(random, retention->listed->len);
+    uint32_t g = g_array_index(retention->listed, uint32_t, place);
+    g_array_remove_index_fast(retention->listed, place);
+    return g;
 }
 
 /* Evicts some retained intervals that take room at a random moment: mostly few, sometimes many. */
 static void evict_some(struct retention *retention, GRand *random, GArray *changed)
 {
-    uint32_t chosen[EVICTED_MOST];
     uint32_t most = 1 + draw(random, 1u << draw(random, 6));
     moment_id moment = draw(random, retention->reuses->moment_count);
     list_retained(retention, moment);
-    uint32_t count = sample_listed(retention, MIN(most, EVICTED_MOST), random, chosen);
-    for (uint32_t i = 0; i < count; i++)
-        change(retention, chosen[i], false, changed);
+    for (uint32_t i = 0; i < most && retention->listed->len; i++)
+        change(retention, draw_listed(retention, random), false, changed);
 }
 
 /* Evicts random intervals until so many bytes are free at the moment. Returns false if too few can
@@ -477,10 +461,9 @@ static bool make_room(struct retention *retention, moment_id moment, int64_t byt
         return true;
     list_retained(retention, moment);
     while (headroom_at(retention->headroom, moment) < bytes) {
-        uint32_t victim = UINT32_MAX;
-        if (!sample_listed(retention, 1, random, &victim))
+        if (!retention->listed->len)
             return false;
-        change(retention, victim, false, changed);
+        change(retention, draw_listed(retention, random), false, changed);
     }
     return true;
 }
@@ -500,7 +483,8 @@ static void force_one(struct retention *retention, GRand *random, GArray *change
     change(retention, g, true, changed);
 }
 
-/* Fills in a blurred order of worth: each place takes one of the next few intervals at random. */
+/* Fills in a blurred order of worth: each place takes one of the next few intervals at random. What
+ * does not fit when it comes near will not fit later, because filling only takes room. */
 static void fill_blurred(struct retention *retention, GRand *random, GArray *changed)
 {
     uint32_t window[ORDER_WINDOW], count = 0, width = 1u << draw(random, 6);
@@ -508,7 +492,7 @@ static void fill_blurred(struct retention *retention, GRand *random, GArray *cha
     while (next < retention->order->len || count) {
         while (count < width && next < retention->order->len) {
             uint32_t g = g_array_index(retention->order, uint32_t, next++);
-            if (!retention->retained[g])
+            if (!retention->retained[g] && fits(retention, g))
                 window[count++] = g;
         }
         if (!count)
