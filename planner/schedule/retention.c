@@ -5,6 +5,7 @@
 
 enum {
     ORDER_WINDOW = 32, /* intervals that fit, which a round may shuffle */
+    WEIGHTS_A_PART = 4,
 };
 
 /* The share of additional traffic, relative to the best state, that a round may leave. It falls to
@@ -167,13 +168,20 @@ static void retain_nothing(struct retention *retention)
                                   !reuse_span(reuses, &reuses->items[g]));
 }
 
+/* Weighs a way of copies by its share. At the end of the scale a copy counts for a 32nd of one of
+ * the other way: enough to tell that no copy is better. */
+static uint32_t weight_of(uint32_t share)
+{
+    return share ? share * WEIGHTS_A_PART : 1;
+}
+
 /* Must follow retain_nothing. */
 static void weigh_directions(struct retention *retention, const struct retention_bias *bias)
 {
     const struct reuses *reuses = retention->reuses;
-    retention->weights[0] = BIAS_PARTS - bias->d2h_share;
-    retention->weights[1] = bias->d2h_share;
-    retention->weights[2] = bias->gather_share;
+    retention->weights[0] = weight_of(BIAS_PARTS - bias->d2h_share);
+    retention->weights[1] = weight_of(bias->d2h_share);
+    retention->weights[2] = weight_of(bias->gather_share);
     retention->cost_most = 0;
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
         retention->cost_most += weigh(retention, c,

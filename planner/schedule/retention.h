@@ -32,7 +32,8 @@ struct retention_bias {
     uint8_t parameter_share; /* of BIAS_PARTS: share of the chunks whose intervals without a write
                                 come first */
     uint8_t d2h_share; /* of BIAS_PARTS: the weight of a byte from device to host, beside the rest
-                          for a byte the other way; half of them weighs bytes alike */
+                          for a byte the other way; half of them weighs bytes alike, and with none
+                          or all of them one way hardly counts */
     uint8_t gather_share; /* of BIAS_PARTS: the weight of a gather; half of them weighs its time as
                              the link's */
     uint8_t reserve;      /* room that retained chunks leave free, in halves of a typical chunk */

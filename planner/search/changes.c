@@ -137,7 +137,7 @@ static void change_bias(struct search *search, GRand *random)
     if (draw(random, 3) == 0)
         search->bias.parameter_share = (uint8_t)draw(random, BIAS_PARTS + 1);
     if (draw(random, 3) == 0)
-        search->bias.d2h_share = (uint8_t)(1 + draw(random, BIAS_PARTS - 1));
+        search->bias.d2h_share = (uint8_t)draw(random, BIAS_PARTS + 1);
     if (draw(random, 4) == 0)
         search->bias.reserve = (uint8_t)draw(random, RESERVE_MOST + 1);
     if (draw(random, 6) == 0)

@@ -56,56 +56,6 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
     search_run(search, search_run_plans);
 }
 
-/* The numbers of a bias that are searched one after the other. */
-enum bias_number {
-    BIAS_PARAMETER_SHARE,
-    BIAS_D2H_SHARE,
-    BIAS_RESERVE,
-    BIAS_GATHER_SHARE,
-    BIAS_NUMBERS
-};
-static const uint8_t bias_least[] = {0, 1, 0, 0},
-                     bias_most[] = {BIAS_PARTS, BIAS_PARTS - 1, 8, BIAS_PARTS};
-
-static uint8_t *number_of(struct retention_bias *bias, enum bias_number number)
-{
-    return number == BIAS_PARAMETER_SHARE ? &bias->parameter_share
-           : number == BIAS_D2H_SHARE     ? &bias->d2h_share
-           : number == BIAS_GATHER_SHARE  ? &bias->gather_share
-                                          : &bias->reserve;
-}
-
-/* Tries one other number in the biases of the best layouts: up to `most` more and less, in steps.
- */
-static void try_bias(struct search *search, enum bias_number number, uint32_t layouts, int step,
-                     int most)
-{
-    g_autofree uint32_t *best = g_new(uint32_t, layouts);
-    uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct trial trial = *search_trial(search, best[i]);
-        struct retention_bias bias = trial.bias;
-        int now = *number_of(&bias, number);
-        search_follow(search, &trial);
-        for (int change = -most; change <= most; change += step) {
-            *number_of(&bias, number) = (uint8_t)CLAMP(now + change, bias_least[number],
-                                                       bias_most[number]);
-            search->bias = bias;
-            search_add_once(search, trial.layout, trial.placement);
-        }
-    }
-    search_run(search, search_run_plans);
-}
-
-/* Biases trade time against traffic. */
-static void try_biases(struct search *search, uint32_t layouts, int step, int most)
-{
-    bool gathers = search->job.trace->list_element_bytes[TRACE_GATHERED];
-    for (int number = 0; number < (gathers ? BIAS_NUMBERS : BIAS_GATHER_SHARE); number++)
-        if (search->options.objective != OBJECTIVE_TRAFFIC)
-            try_bias(search, (enum bias_number)number, layouts, step, most);
-}
-
 static const struct layout_choice *choice_at(const struct search *search, guint index)
 {
     return &g_array_index(search->choices->items, struct layout_choice, index);
@@ -165,8 +115,8 @@ static void add_placements(struct search *search, uint32_t layout)
 }
 
 /* Tries the best layouts with parts of the optimizer on the host, and with this weight of copies to
- * the host; 0 stands for that of each layout's best trial. */
-static void try_placements(struct search *search, uint8_t d2h_share)
+ * the host; SEARCH_ANY_SHARE stands for that of each layout's best trial. */
+static void try_placements(struct search *search, int d2h_share)
 {
     uint32_t best[PLACED_LAYOUTS];
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
@@ -174,8 +124,8 @@ static void try_placements(struct search *search, uint8_t d2h_share)
     for (uint32_t i = 0; i < count; i++) {
         uint32_t layout = search_trial(search, best[i])->layout;
         search_follow(search, search_trial(search, best[i]));
-        if (d2h_share)
-            search->bias.d2h_share = d2h_share;
+        if (d2h_share != SEARCH_ANY_SHARE)
+            search->bias.d2h_share = (uint8_t)d2h_share;
         add_placements(search, layout);
         search_add_once(search, layout, as_traced);
         search_add_once(search, layout, all_on_device);
@@ -405,13 +355,16 @@ static void place_optimizer(struct search *search)
         try_layouts(search, all_on_host);
     if (!found_any(search)) /* the host has no room for what was traced there */
         try_layouts(search, all_on_device);
-    try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
-    try_placements(search, 0);
+    search_try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
+    try_placements(search, SEARCH_ANY_SHARE);
     if (!is_long(search)) {
         try_placements(search, 1);
         try_placements(search, BIAS_PARTS - 1);
     }
     bool traffic = search->options.objective == OBJECTIVE_TRAFFIC;
+    int busy_way_share = search_busy_way_share(search);
+    if (!traffic && busy_way_share != SEARCH_ANY_SHARE)
+        try_placements(search, busy_way_share);
     if (!traffic) {
         if (is_long(search))
             search_try_orders(search);
@@ -423,7 +376,7 @@ static void place_optimizer(struct search *search)
          step /= iteration_is_very_long(search->job.trace) ? 4 : 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
-            try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
+            search_try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
     }
     if (traffic) /* what is best for the time is only one more start */
         try_mixes(search);
@@ -510,7 +463,7 @@ static void search_thoroughly(struct search *search)
     search->context.thorough = may_gain(search);
     if (!search->context.thorough)
         return;
-    try_placements(search, 0);
+    try_placements(search, SEARCH_ANY_SHARE);
     search_try_sides(search);
     for (uint32_t idle = 0; idle < IDLE_MOST && may_gain(search);) {
         double before = search->context.incumbent->plan->predicted.iteration_seconds;
@@ -531,7 +484,7 @@ static void search_deep(struct search *search)
     begin_stage(search, "improved the best plans");
     for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)
         refine_placements(search, refined(search, REFINED_LAYOUTS), step);
-    try_biases(search, refined(search, REFINED_LAYOUTS), 1, 2);
+    search_try_biases(search, refined(search, REFINED_LAYOUTS), 1, 2);
     if (search->context.strategies) {
         if (!is_long(search))
             search_try_sides(search);

@@ -239,6 +239,17 @@ tensor_id search_traced_first(const struct trace *trace);
 enum { SEARCH_ORDERS = 6 };
 tensor_id search_order(const struct search *search, uint32_t order);
 
+/* Tries other numbers in the biases of the best layouts, each up to `most` more and less, in steps.
+ * Biases trade time against traffic, so nothing is tried if only traffic counts. */
+void search_try_biases(struct search *search, uint32_t layouts, int step, int most);
+
+/* Returns the d2h_share with which only the busy way of the link counts, SEARCH_ANY_SHARE if the
+ * best plan keeps neither much busier than the other. Where one way is busy, which updates should
+ * run on the host depends on whether copies of the other way are taken for free: a share that is
+ * best beside them is worse than others without them. */
+enum { SEARCH_ANY_SHARE = -1 };
+int search_busy_way_share(const struct search *search);
+
 /* Tries the best trial with other orders of the host's updates. */
 void search_try_orders(struct search *search);
 

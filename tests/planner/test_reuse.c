@@ -202,7 +202,7 @@ static struct retention_bias random_bias(GRand *random)
 {
     return (struct retention_bias){
         .parameter_share = (uint8_t)g_rand_int_range(random, 0, BIAS_PARTS + 1),
-        .d2h_share = (uint8_t)g_rand_int_range(random, 1, BIAS_PARTS),
+        .d2h_share = (uint8_t)g_rand_int_range(random, 0, BIAS_PARTS + 1),
         .reserve = (uint8_t)g_rand_int_range(random, 0, 4),
         .spread = g_rand_boolean(random)};
 }
@@ -380,7 +380,9 @@ static void test_directions_have_weights(void)
     struct reuses reuses = {MOMENTS, CHUNKS, G_N_ELEMENTS(items), first, items, bytes, bytes, bytes,
                             room,    0};
     reuses_find_writes(&reuses);
-    for (uint8_t d2h_share = 1; d2h_share < BIAS_PARTS; d2h_share += BIAS_PARTS - 2) {
+    for (uint8_t d2h_share = 0; d2h_share <= BIAS_PARTS; d2h_share += BIAS_PARTS / 4) {
+        if (d2h_share == BIAS_PARTS / 2)
+            continue; /* a fetch and a write-back save as much as two fetches */
         struct retention *retention = retention_new(&reuses);
         retention_choose(retention, &(struct retention_bias){.d2h_share = d2h_share});
         bool third = d2h_share > BIAS_PARTS / 2;
