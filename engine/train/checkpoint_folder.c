@@ -56,17 +56,26 @@ static int by_number(const void *a, const void *b)
     return (one->number > other->number) - (one->number < other->number);
 }
 
-/* Returns whether the folder's files are all there: some file system could not rename the folder
- * (see move_files). A folder that cannot be read may have all, so that a run is not continued from
- * an older one unseen: reading it says what is wrong. */
-static bool is_whole(const char *path)
+static char *partial_name(uint64_t step)
 {
-    g_autofree char *mark = g_build_filename(path, INCOMPLETE, NULL);
+    return g_strdup_printf("step-%" PRIu64 ".partial", step);
+}
+
+/* Returns whether the files of a checkpoint's folder are all there: some file system could not
+ * rename the folder (see move_files), and then they come from the partial one. A folder that cannot
+ * be read, has lost its files or is a link that leads nowhere counts, so that a run is not
+ * continued from an older one unseen: reading it says what is wrong. */
+static bool is_whole(const char *path, const char *name, uint64_t step)
+{
+    g_autofree char *folder = g_build_filename(path, name, NULL);
+    g_autofree char *mark = g_build_filename(folder, INCOMPLETE, NULL);
+    g_autofree char *from = partial_name(step), *partial = g_build_filename(path, from, NULL);
     g_autoptr(GError) unreadable = NULL;
-    g_auto(GStrv) names = checkpoint_files_list(path, &unreadable);
+    g_auto(GStrv) names = checkpoint_files_list(folder, &unreadable);
     if (unreadable)
-        return g_file_test(path, G_FILE_TEST_IS_DIR);
-    return *names && !g_file_test(mark, G_FILE_TEST_EXISTS);
+        return g_file_test(folder, G_FILE_TEST_IS_DIR) ||
+               g_file_test(folder, G_FILE_TEST_IS_SYMLINK);
+    return !g_file_test(*names ? mark : partial, G_FILE_TEST_EXISTS);
 }
 
 /* Returns struct checkpoint_entry in the order of their numbers; empty if the folder cannot be
@@ -78,8 +87,7 @@ static GArray *list_checkpoints(const char *path)
     g_array_set_clear_func(entries, entry_clear);
     for (const char *name; directory && (name = g_dir_read_name(directory));) {
         struct checkpoint_entry entry;
-        g_autofree char *inside = g_build_filename(path, name, NULL);
-        if (!parse_name(name, &entry) || !is_whole(inside))
+        if (!parse_name(name, &entry) || !is_whole(path, name, entry.step))
             continue;
         entry.name = g_strdup(name);
         g_array_append_val(entries, entry);
@@ -208,18 +216,39 @@ static bool remove_left(const char *path, const char *name, GError **error)
     return true;
 }
 
-/* Removes what is left over, but not `except`. */
+/* Returns whether a name is that of a checkpoint whose files are not all there. */
+static bool is_unfinished(const char *path, const char *name)
+{
+    struct checkpoint_entry entry;
+    return parse_name(name, &entry) && !is_whole(path, name, entry.step);
+}
+
+/* Removes what is left over, but not `except`: first checkpoints that are not whole, which only
+ * their partial folders tell from those that have lost their files. */
 static bool clean(const char *path, const char *except, GError **error)
 {
     g_auto(GStrv) names = checkpoint_files_list(path, error);
     bool ok = names != NULL;
-    for (char **name = names; ok && *name; name++) {
-        struct checkpoint_entry entry;
-        g_autofree char *left = g_build_filename(path, *name, NULL);
-        bool is_left = is_left_over(*name) || (parse_name(*name, &entry) && !is_whole(left));
-        ok = !is_left || g_strcmp0(*name, except) == 0 || remove_left(path, *name, error);
-    }
+    for (char **name = names; ok && *name; name++)
+        ok = !is_unfinished(path, *name) || remove_left(path, *name, error);
+    for (char **name = names; ok && *name; name++)
+        ok = !is_left_over(*name) || g_strcmp0(*name, except) == 0 ||
+             remove_left(path, *name, error);
     return ok;
+}
+
+static bool is_never_old(G_GNUC_UNUSED const char *name)
+{
+    return false;
+}
+
+/* A process that dies when a checkpoint is complete may not have moved the links to it. */
+static void mend_links(const char *path, int place)
+{
+    g_autofree char *newest = checkpoint_folder_newest(path);
+    g_autofree char *name = newest ? g_path_get_basename(newest) : NULL;
+    if (name)
+        checkpoint_files_link(place, path, name, is_never_old);
 }
 
 static bool find_device(const char *path, uint64_t *device, GError **error)
@@ -256,6 +285,8 @@ bool checkpoint_folder_open(struct checkpoint_folder *folder, const char *path, 
     bool ok = create(path, error) && lock_folder(path, &lock, error) &&
               checkpoint_folder_recover(path, error) && clean(path, NULL, error) &&
               checkpoint_folder_join(folder, path, error);
+    if (ok)
+        mend_links(path, lock);
     folder->locked = lock >= 0;
     folder->lock = lock;
     return ok;
@@ -321,11 +352,6 @@ static int open_place(const struct checkpoint_folder *folder, GError **error)
                 "%s: another file system is there than when the run began", folder->path);
     close(place);
     return -1;
-}
-
-static char *partial_name(uint64_t step)
-{
-    return g_strdup_printf("step-%" PRIu64 ".partial", step);
 }
 
 /* Makes the partial folder, unless it is there. */
@@ -451,7 +477,8 @@ static void remove_oldest(const char *path, uint32_t keep)
     guint first = entries->len;
     for (uint32_t kept = 0; first > 0 && kept < keep; first--) {
         g_autofree char *checkpoint = path_of(path, entries, first - 1);
-        kept += checkpoint_manifest_check(checkpoint, false, NULL);
+        kept += checkpoint_manifest_exists(checkpoint) &&
+                checkpoint_manifest_check(checkpoint, false, NULL);
     }
     for (guint i = 0; i < first; i++) {
         g_autofree char *old = path_of(path, entries, i);

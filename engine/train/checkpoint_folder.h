@@ -9,7 +9,8 @@
  * The files of a new checkpoint are written to a "partial" folder and synced. Then this folder is
  * synced and renamed, and the folder around it is synced: from then on the checkpoint counts. Only
  * then are links moved and old checkpoints removed. A process that dies at any moment leaves the
- * newest complete checkpoint, and at most partial folders, which the next one removes. Links are a
+ * newest complete checkpoint, and at most partial folders, which the next one removes, and links to
+ * the checkpoint before, which the next one moves. Links are a
  * convenience: what counts is the names of folders, and where a file system has no symbolic links
  * there are none. Where a file system cannot rename a folder, files are moved one by one, and until
  * all are moved a file "incomplete" lies beside them. The folder itself is never renamed, so it may
@@ -67,9 +68,9 @@ bool checkpoint_folder_has_room(const char *path, const char *what, uint64_t byt
 
 /* ---- during a run ---- */
 
-/* Creates the folder if it is missing, locks it (flock) until checkpoint_folder_clear, and removes
- * what interrupted saves have left in it. Fails if another process has locked it; where the file
- * system has no locks, nothing is locked. */
+/* Creates the folder if it is missing, locks it (flock) until checkpoint_folder_clear, removes what
+ * interrupted saves have left in it, and moves links that they have not moved. Fails if another
+ * process has locked it; where the file system has no locks, nothing is locked. */
 bool checkpoint_folder_open(struct checkpoint_folder *folder, const char *path, GError **error);
 /* Does the same for another process, which does not change the folder. */
 bool checkpoint_folder_join(struct checkpoint_folder *folder, const char *path, GError **error);

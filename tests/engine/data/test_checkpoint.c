@@ -192,6 +192,45 @@ static void test_left_over(struct saving_fixture *fixture, const void *unused)
     expect_entries(fixture, 2, FILES);
 }
 
+/* A process that dies when a checkpoint is complete may not have moved the links, or only some. The
+ * next one that saves there moves them before it does anything else. */
+static void test_links_left(struct saving_fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct checkpoint_folder folder;
+    GError *error = NULL;
+    g_autofree char *newest = g_build_filename(fixture->folder, "newest", NULL);
+    g_autofree char *file = g_build_filename(fixture->folder, "model.safetensors", NULL);
+    g_assert_true(saving_save(fixture, fixture->model, 7, NULL));
+    g_assert_true(saving_save(fixture, fixture->model, 8, NULL));
+    g_assert_cmpint(g_unlink(newest), ==, 0);
+    g_assert_cmpint(symlink("checkpoint-0001-step-7", newest), ==, 0);
+    g_assert_cmpint(g_unlink(file), ==, 0);
+    checkpoint_folder_open(&folder, fixture->folder, &error);
+    g_assert_no_error(error);
+    checkpoint_folder_clear(&folder);
+    g_autofree char *target = g_file_read_link(newest, NULL);
+    g_assert_cmpstr(target, ==, "checkpoint-0002-step-8");
+    expect_entries(fixture, 2, FILES);
+}
+
+/* A folder of which no file has been moved yet is no checkpoint, and goes before the partial one
+ * that tells it from a checkpoint that has lost its files. */
+static void test_not_moved(struct saving_fixture *fixture, const void *unused)
+{
+    (void)unused;
+    static const char *const folders[] = {"checkpoint-0002-step-8", "step-8.partial"};
+    g_assert_true(saving_save(fixture, fixture->model, 7, NULL));
+    for (size_t i = 0; i < G_N_ELEMENTS(folders); i++) {
+        g_autofree char *folder = g_build_filename(fixture->folder, folders[i], NULL);
+        g_assert_cmpint(g_mkdir(folder, 0777), ==, 0);
+    }
+    saving_expect(fixture, fixture->model, 7);
+    g_assert_true(saving_save(fixture, fixture->model, 9, NULL));
+    saving_expect(fixture, fixture->model, 9);
+    expect_entries(fixture, 2, FILES);
+}
+
 /* Makes a folder, `name` in the checkpoints' one, that holds a file and what cannot be removed: no
  * save removes a folder within one. A disk that fails, or NFS if a file is open, does the same. */
 static void hold(const struct saving_fixture *fixture, const char *name)
@@ -431,6 +470,8 @@ int main(int argc, char **argv)
     ADD("linked-partial", test_linked_partial);
     ADD("interrupted-replacement", test_interrupted_replacement);
     ADD("left-over", test_left_over);
+    ADD("links-left", test_links_left);
+    ADD("not-moved", test_not_moved);
     ADD("held", test_held);
     ADD("keep", test_keep);
     ADD("vanished", test_vanished);

@@ -1,5 +1,6 @@
 /* Checkpoints go on only whole, and only for the run that they continue: others are refused by
  * name. */
+#include "engine/train/checkpoint_files.h"
 #include "saving_fixture.h"
 
 #include <glib/gstdio.h>
@@ -268,6 +269,50 @@ static void test_unreadable(struct saving_fixture *fixture, const void *unused)
     g_assert_cmpint(g_chmod(newest, 0755), ==, 0);
 }
 
+/* Removes what has the name of the newest checkpoint, a folder or a link. */
+static void remove_newest(const char *newest)
+{
+    if (g_file_test(newest, G_FILE_TEST_IS_SYMLINK))
+        g_assert_cmpint(g_unlink(newest), ==, 0);
+    else
+        g_assert_true(checkpoint_files_remove(newest, NULL));
+}
+
+/* The newest checkpoint is refused, with the name of the one before; saves keep as many whole ones
+ * as ever. */
+static void expect_lost(struct saving_fixture *fixture, const char *newest)
+{
+    struct checkpoint_state state;
+    g_autoptr(GError) error = NULL;
+    g_autofree char *before = g_build_filename(fixture->folder, "checkpoint-0001-step-7", NULL);
+    g_assert_false(checkpoint_read_state(fixture->folder, &state, &error));
+    g_test_message("%s", error->message);
+    g_assert_nonnull(strstr(error->message, newest));
+    g_assert_nonnull(strstr(error->message, before));
+    g_assert_true(saving_save(fixture, fixture->model, 9, NULL));
+    g_assert_cmpuint(checkpoint_folder_count(fixture->folder), ==, 3);
+    g_autofree char *last = g_build_filename(fixture->folder, "checkpoint-0003-step-9", NULL);
+    g_assert_true(checkpoint_files_remove(last, NULL));
+}
+
+/* A checkpoint that has lost its files, or is a link to a disk that is gone, is not passed over for
+ * an older one either. */
+static void test_lost(struct saving_fixture *fixture, const void *unused)
+{
+    (void)unused;
+    g_autofree char *newest = g_build_filename(fixture->folder, "checkpoint-0002-step-8", NULL);
+    g_assert_true(saving_save(fixture, fixture->model, 7, NULL));
+    g_assert_true(saving_save(fixture, fixture->model, 8, NULL));
+    remove_newest(newest);
+    g_assert_cmpint(g_mkdir(newest, 0777), ==, 0);
+    expect_lost(fixture, newest);
+    remove_newest(newest);
+    g_assert_cmpint(symlink("/gone/checkpoint", newest), ==, 0);
+    expect_lost(fixture, newest);
+    remove_newest(newest);
+    saving_expect(fixture, fixture->model, 7);
+}
+
 /* A manifest reads no file of another folder. */
 static void test_other_place(struct saving_fixture *fixture, const void *unused)
 {
@@ -338,6 +383,7 @@ int main(int argc, char **argv)
     ADD("flipped", test_flipped);
     ADD("one-before", test_one_before);
     ADD("unreadable", test_unreadable);
+    ADD("lost", test_lost);
     ADD("other-place", test_other_place);
     ADD("bad-state", test_bad_state);
     return g_test_run();

@@ -103,6 +103,17 @@ static json_int_t expect_whole(const struct run_folder *folder, const GArray *wh
     return step;
 }
 
+/* The links lead to the newest checkpoint as soon as a run that saves there begins, also one that
+ * has no more steps to do. */
+static void expect_links(const struct run_folder *folder)
+{
+    g_autofree char *path = run_folder_path(folder, "saved/newest");
+    g_autofree char *target = g_file_read_link(path, NULL);
+    const char *step = target ? strstr(target, "-step-") : NULL;
+    g_assert_nonnull(step);
+    g_assert_cmpint(atoi(step + strlen("-step-")), ==, newest_step(folder));
+}
+
 static void remove_saved(const struct run_folder *folder)
 {
     char *command[] = {(char *)"rm", (char *)"-r", (char *)"saved", NULL};
@@ -213,8 +224,11 @@ static void test_kills(struct run_folder *folder, gconstpointer data)
         saved = expect_whole(folder, whole);
         g_assert_cmpint(saved, >=, before); /* what was complete stays */
         resumed += saved > 0 && saved < STEPS;
-        if (saved == STEPS)
+        if (saved == STEPS) {
+            g_assert_cmpint(run(folder, go_on), ==, 2);
+            expect_links(folder);
             remove_saved(folder);
+        }
         before = saved = saved == STEPS ? 0 : saved;
     }
     g_test_message("%d kills, %u runs went on", kills, resumed);
@@ -222,6 +236,7 @@ static void test_kills(struct run_folder *folder, gconstpointer data)
     g_assert_cmpint(run(folder, saved ? go_on : begin), ==, 0);
     compare_losses(folder, whole);
     g_assert_cmpint(expect_whole(folder, whole), ==, STEPS);
+    expect_links(folder);
     char *left[] = {(char *)"sh", (char *)"-c", (char *)"ls -d saved/*.partial", NULL};
     g_assert_cmpint(run_folder_spawn(folder, left, NULL, NULL, NULL, NULL), !=, 0);
 }
