@@ -81,10 +81,13 @@ static gpointer listen_to_signals(gpointer data)
     return NULL;
 }
 
-static bool is_ignored(int number)
+/* Whoever started the program may want it to ignore a signal: nohup hang-ups, and a shell without
+ * job control interrupts, which are meant for what runs in the foreground. */
+static void catch_unless_ignored(struct progress *progress, int number)
 {
     struct sigaction action;
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+    if (sigaction(number, NULL, &action) != 0 || action.sa_handler != SIG_IGN)
+        sigaddset(&progress->signals, number);
 }
 
 static void stop_catching(struct progress *progress)
@@ -109,12 +112,11 @@ static void catch_all(struct progress *progress)
     if (!progress->output)
         outlive_readers();
     sigemptyset(&progress->signals);
-    sigaddset(&progress->signals, SIGINT);
-    sigaddset(&progress->signals, SIGTERM);
-    if (!is_ignored(SIGHUP))
-        sigaddset(&progress->signals, SIGHUP);
-    if (!progress->output && !is_ignored(SIGUSR1))
-        sigaddset(&progress->signals, SIGUSR1);
+    catch_unless_ignored(progress, SIGINT);
+    catch_unless_ignored(progress, SIGTERM);
+    catch_unless_ignored(progress, SIGHUP);
+    if (!progress->output)
+        catch_unless_ignored(progress, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &progress->signals, &progress->before);
     progress->incoming = signalfd(-1, &progress->signals, SFD_CLOEXEC);
     progress->finished = eventfd(0, EFD_CLOEXEC);

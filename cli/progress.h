@@ -14,8 +14,9 @@ struct progress;
  * `catch_signals`, from now on SIGINT, SIGTERM and SIGHUP do not end the program: progress_update,
  * progress_show and progress_signal report the first one, and a second one ends the program at
  * once. SIGUSR1 prints one line that stays, even with --quiet, when the next piece of work is done.
- * A SIGHUP or SIGUSR1 that is ignored, as under nohup, stays ignored. If no thread is left to
- * listen, signals end the program. Call this before threads are made.
+ * Signals that are ignored already, as SIGHUP is under nohup and SIGINT in the background of a
+ * script, stay ignored. If no thread is left to listen, signals end the program. Call this before
+ * threads are made.
  */
 struct progress *progress_begin(const struct console *console, const char *what,
                                 bool catch_signals);

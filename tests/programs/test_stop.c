@@ -1,11 +1,11 @@
 /* A search that is stopped, by a person or by its time, leaves the best plan so far: it verifies,
  * and no strategy is faster. Other programs leave what is done, and no unfinished files. */
+#include "tests/heard_signals.h"
 #include "workshop.h"
 
 #include <glib/gstdio.h>
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -345,6 +345,7 @@ static void test_trace(gconstpointer data)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    hear_signals();
     g_test_add_func("/stop/time_limit", test_time_limit);
     g_test_add_data_func("/stop/search/terminate", GINT_TO_POINTER(SIGTERM), test_search);
     g_test_add_data_func("/stop/stages/interrupt", GINT_TO_POINTER(SIGINT), test_stages);

@@ -1,6 +1,7 @@
 /* Signals end pstar-run with a whole step, a log of as many, a checkpoint to go on from, and the
  * shell's status for the signal. */
 #include "run_folder.h"
+#include "tests/heard_signals.h"
 
 #include <glib/gstdio.h>
 #include <signal.h>
@@ -10,17 +11,23 @@
 
 enum { POLL_MICROSECONDS = 10000, LOG_BYTES = 2000 };
 
-static GPid start(const struct run_folder *folder, const char *options, GSpawnChildSetupFunc setup,
-                  int *err)
+/* `setup` is called in the child with `number`, and may be NULL. */
+static GPid start_as(const struct run_folder *folder, const char *options,
+                     GSpawnChildSetupFunc setup, int number, int *err)
 {
     g_auto(GStrv) command = run_folder_command(options);
     GPid child;
     GError *error = NULL;
     g_spawn_async_with_pipes(folder->path, command, NULL,
-                             G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, setup, NULL,
-                             &child, NULL, NULL, err, &error);
+                             G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, setup,
+                             GINT_TO_POINTER(number), &child, NULL, NULL, err, &error);
     g_assert_no_error(error);
     return child;
+}
+
+static GPid start(const struct run_folder *folder, const char *options, int *err)
+{
+    return start_as(folder, options, NULL, 0, err);
 }
 
 static gsize log_bytes(const struct run_folder *folder)
@@ -51,7 +58,7 @@ static double last_step(const struct run_folder *folder)
 static void test_saves(struct run_folder *folder, gconstpointer data)
 {
     int number = GPOINTER_TO_INT(data), status, err;
-    GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", NULL, &err);
+    GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", &err);
     await_log(folder, child, LOG_BYTES);
     g_assert_cmpint(kill(child, number), ==, 0);
     g_autofree char *text = run_folder_await_end(child, err, &status);
@@ -71,7 +78,7 @@ static void test_nothing_saved(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     int status, err;
-    GPid child = start(folder, "--steps 1000000 --log log.jsonl", NULL, &err);
+    GPid child = start(folder, "--steps 1000000 --log log.jsonl", &err);
     await_log(folder, child, LOG_BYTES);
     g_assert_cmpint(kill(child, SIGINT), ==, 0);
     g_autofree char *text = run_folder_await_end(child, err, &status);
@@ -102,7 +109,7 @@ static void test_nothing_lost(struct run_folder *folder, gconstpointer data)
     g_assert_true(g_file_set_contents(path, text, BYTES, NULL));
     g_assert_cmpint(run_folder_run(folder, "--steps 1 --save saved", NULL, &errors), ==, 0);
     g_free(errors);
-    GPid child = start(folder, "--steps 9 --resume saved", hold_signal, &err);
+    GPid child = start_as(folder, "--steps 9 --resume saved", hold_signal, 0, &err);
     g_autofree char *said = run_folder_await_end(child, err, &status);
     g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM);
     run_folder_expect(said, "interrupted at 1 of 9 steps\n");
@@ -130,7 +137,7 @@ static void test_second_signal(struct run_folder *folder, gconstpointer data)
     (void)data;
     int status, err;
     GPid child = start(folder, "--steps 2 --batch 256 --seq 32 --micro-batches 4000 --save saved",
-                       NULL, &err);
+                       &err);
     await_signal(child, "SigBlk:", SIGTERM, true);
     g_assert_cmpint(kill(child, SIGTERM), ==, 0);
     await_signal(child, "ShdPnd:", SIGTERM, false);
@@ -146,7 +153,7 @@ static void test_sampling(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     int status, err;
-    GPid child = start(folder, "--steps 1 --sample 100000000 --log log.jsonl", NULL, &err);
+    GPid child = start(folder, "--steps 1 --sample 100000000 --log log.jsonl", &err);
     await_log(folder, child, 1);
     g_usleep(G_USEC_PER_SEC / 4);
     g_assert_cmpint(kill(child, SIGINT), ==, 0);
@@ -160,7 +167,7 @@ static void test_shorter_data(struct run_folder *folder, gconstpointer data)
     (void)data;
     int status, err;
     g_autofree char *path = run_folder_path(folder, "text.txt");
-    GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", NULL, &err);
+    GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", &err);
     await_log(folder, child, LOG_BYTES);
     g_assert_cmpint(truncate(path, 100), ==, 0);
     g_autofree char *text = run_folder_await_end(child, err, &status);
@@ -179,7 +186,7 @@ static void test_soon_shorter_data(struct run_folder *folder, gconstpointer data
     for (int i = 0; i < TRIES; i++) {
         int status, err;
         g_assert_true(g_file_set_contents(path, text, BYTES, NULL));
-        GPid child = start(folder, "--steps 1000000", NULL, &err);
+        GPid child = start(folder, "--steps 1000000", &err);
         g_usleep((gulong)i * PAUSE_US);
         g_assert_cmpint(truncate(path, 0), ==, 0);
         g_autofree char *said = run_folder_await_end(child, err, &status);
@@ -188,24 +195,23 @@ static void test_soon_shorter_data(struct run_folder *folder, gconstpointer data
     }
 }
 
-static void ignore_hangups(gpointer data)
+static void ignore(gpointer number)
 {
-    (void)data;
-    signal(SIGHUP, SIG_IGN);
+    signal(GPOINTER_TO_INT(number), SIG_IGN);
 }
 
-/* As under nohup. */
-static void test_ignored_hangup(struct run_folder *folder, gconstpointer data)
+/* As under nohup, or in the background of a script: the signal changes nothing. */
+static void test_ignored(struct run_folder *folder, gconstpointer data)
 {
-    (void)data;
-    int status, err;
-    GPid child = start(folder, "--steps 1000000 --log log.jsonl", ignore_hangups, &err);
+    int number = GPOINTER_TO_INT(data), status, err;
+    int other = number == SIGTERM ? SIGHUP : SIGTERM;
+    GPid child = start_as(folder, "--steps 1000000 --log log.jsonl", ignore, number, &err);
     await_log(folder, child, LOG_BYTES);
-    g_assert_cmpint(kill(child, SIGHUP), ==, 0);
+    g_assert_cmpint(kill(child, number), ==, 0);
     await_log(folder, child, log_bytes(folder) + 4 * LOG_BYTES);
-    g_assert_cmpint(kill(child, SIGTERM), ==, 0);
+    g_assert_cmpint(kill(child, other), ==, 0);
     g_free(run_folder_await_end(child, err, &status));
-    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + other);
 }
 
 /* Reads until the text has been printed; returns everything until then. */
@@ -228,7 +234,7 @@ static void test_progress_lines(struct run_folder *folder, gconstpointer data)
     (void)data;
     int status, err;
     GPid child = start(folder, "--steps 1000000 --eval text.txt --eval-every 1 --log log.jsonl",
-                       NULL, &err);
+                       &err);
     g_autofree char *seen = await_text(err, ", evaluating ");
     run_folder_expect(seen, " of 1000000 steps, loss ");
     run_folder_expect(seen, " left\n");
@@ -289,6 +295,7 @@ static void test_progress_without_reader(struct run_folder *folder, gconstpointe
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    hear_signals();
     ADD("interrupt", SIGINT, test_saves);
     ADD("terminate", SIGTERM, test_saves);
     ADD("hang-up", SIGHUP, test_saves);
@@ -298,7 +305,9 @@ int main(int argc, char **argv)
     ADD("sampling", 0, test_sampling);
     ADD("shorter-data", 0, test_shorter_data);
     ADD("soon-shorter-data", 0, test_soon_shorter_data);
-    ADD("ignored-hang-up", 0, test_ignored_hangup);
+    ADD("ignored-hang-up", SIGHUP, test_ignored);
+    ADD("ignored-interrupt", SIGINT, test_ignored);
+    ADD("ignored-termination", SIGTERM, test_ignored);
     ADD("progress-lines", 0, test_progress_lines);
     ADD("log-without-reader", 0, test_log_without_reader);
     ADD("progress-without-reader", 0, test_progress_without_reader);
