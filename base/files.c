@@ -3,6 +3,7 @@
 #include "base/size.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +35,34 @@ bool input_text_check(const char *path, uint64_t most_bytes, GError **error)
     else
         return true;
     return false;
+}
+
+static bool fail_to_read(const char *path, GError **error)
+{
+    int code = errno;
+    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code), "%s: %s", path,
+                g_strerror(code));
+    return false;
+}
+
+bool input_file_read(const char *path, void (*take)(void *data, const void *piece, size_t bytes),
+                     void *data, GError **error)
+{
+    enum { PIECE = 1 << 18 };
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return fail_to_read(path, error);
+    g_autofree uint8_t *piece = g_malloc(PIECE);
+    bool ok = true;
+    for (ssize_t got = 1; ok && got != 0;) {
+        got = read(file, piece, PIECE);
+        if (got > 0)
+            take(data, piece, (size_t)got);
+        else if (got < 0 && errno != EINTR)
+            ok = fail_to_read(path, error);
+    }
+    close(file);
+    return ok;
 }
 
 static void cannot_read(int code, json_error_t *where)

@@ -18,6 +18,12 @@ bool input_file_check(const char *path, GError **error);
 /* The same for such a text: also fails if it is a folder, or has more than `most_bytes`. */
 bool input_text_check(const char *path, uint64_t most_bytes, GError **error);
 
+/* Reads a file from its beginning to its end, and hands over one piece after the other. It is not
+ * mapped: a disk that cannot read it would end the program by a signal. Fails with a G_FILE_ERROR
+ * that names the file. */
+bool input_file_read(const char *path, void (*take)(void *data, const void *piece, size_t bytes),
+                     void *data, GError **error);
+
 /* Does what json_load_file does, but says so if the file cannot be read: to Jansson that is the end
  * of the text. Then `where->line` is -1. */
 json_t *input_json_load(const char *path, size_t flags, json_error_t *where);

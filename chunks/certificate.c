@@ -1,5 +1,6 @@
 #include "chunks/certificate.h"
 
+#include "base/files.h"
 #include "chunks/plan.h"
 
 #include <math.h>
@@ -157,14 +158,16 @@ bool certificate_check_seal(const char *path, GError **error)
     return false;
 }
 
+static void add_piece(void *sum, const void *piece, size_t bytes)
+{
+    g_checksum_update(sum, piece, (gssize)bytes);
+}
+
 char *certificate_hash_file(const char *path, GError **error)
 {
-    g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, error);
-    if (!file)
-        return NULL;
-    return g_compute_checksum_for_data(G_CHECKSUM_SHA256,
-                                       (const guchar *)g_mapped_file_get_contents(file),
-                                       g_mapped_file_get_length(file));
+    g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_SHA256);
+    return input_file_read(path, add_piece, sum, error) ? g_strdup(g_checksum_get_string(sum))
+                                                        : NULL;
 }
 
 /* ---- in plan.json: writing ---- */

@@ -63,25 +63,34 @@ static bool write_tokens(const char *path, const GArray *tokens, uint32_t vocabu
     return false;
 }
 
+/* The text is not mapped: a disk that cannot read it would end the program by a signal. */
+static bool read_text(const char *path, char **text, gsize *bytes, GError **error)
+{
+    g_autoptr(GError) problem = NULL;
+    if (g_file_get_contents(path, text, bytes, &problem))
+        return true;
+    bool no_memory = g_error_matches(problem, G_FILE_ERROR, G_FILE_ERROR_NOMEM);
+    g_propagate_error(error, g_steal_pointer(&problem));
+    return no_memory ? failure_mark(error, FAILURE_DOES_NOT_FIT) : false;
+}
+
 static bool encode(const struct tokenizer *tokenizer, const char *path, const char *output,
                    GError **error)
 {
     if (!output_file_has_place(output, error) || !input_file_check(path, error))
         return false;
-    g_autoptr(GMappedFile) text = g_mapped_file_new(path, FALSE, error);
-    if (!text)
+    g_autofree char *text = NULL;
+    gsize bytes;
+    if (!read_text(path, &text, &bytes, error))
         return false;
     g_autoptr(GArray) tokens = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    const char *bytes = g_mapped_file_get_contents(text);
-    if (!tokenizer_encode(tokenizer, bytes ? bytes : "", g_mapped_file_get_length(text), tokens,
-                          error)) {
+    if (!tokenizer_encode(tokenizer, text, bytes, tokens, error)) {
         g_prefix_error(error, "%s: ", path);
         return false;
     }
     if (!write_tokens(output, tokens, tokenizer_vocabulary(tokenizer), error))
         return false;
-    text_print_line(stdout, "%s: %u tokens of %zu bytes", output, tokens->len,
-                    g_mapped_file_get_length(text));
+    text_print_line(stdout, "%s: %u tokens of %zu bytes", output, tokens->len, bytes);
     return true;
 }
 

@@ -185,14 +185,24 @@ char *database_uri(const char *path, GError **error)
     return g_strconcat(uri, has_log(path) ? "?immutable=1" : "?mode=ro", NULL);
 }
 
+/* What is not written is reported when the file is closed. */
+static void write_piece(void *copy, const void *piece, size_t bytes)
+{
+    fwrite(piece, 1, bytes, copy);
+}
+
 static bool copy_into(const char *folder, const char *path, const char *ending, GError **error)
 {
     g_autofree char *from = g_strconcat(path, ending, NULL);
     g_autofree char *name = g_strconcat("copy", ending, NULL);
     g_autofree char *to = g_build_filename(folder, name, NULL);
-    g_autoptr(GMappedFile) file = g_mapped_file_new(from, FALSE, error);
-    return file && g_file_set_contents(to, g_mapped_file_get_contents(file),
-                                       (gssize)g_mapped_file_get_length(file), error);
+    struct output_file copy;
+    if (!output_file_open(&copy, to, error))
+        return false;
+    if (input_file_read(from, write_piece, copy.stream, error))
+        return output_file_close(&copy, error);
+    output_file_abandon(&copy);
+    return false;
 }
 
 static void remove_copy(const char *folder)

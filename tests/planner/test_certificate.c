@@ -372,6 +372,14 @@ static void test_faults_are_not_written(void)
     tear_down(&f);
 }
 
+/* A trace that a disk cannot read has no hash, as Linux cannot read the beginning of this file. */
+static void test_unreadable_traces(void)
+{
+    g_autoptr(GError) error = NULL;
+    g_assert_null(certificate_hash_file("/proc/self/mem", &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_IO);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -383,6 +391,7 @@ int main(int argc, char **argv)
     g_test_add_func("/certificate/cases_are_read_back", test_cases_are_read_back);
     g_test_add_func("/certificate/nvme-prices-are-read-back", test_nvme_prices_are_read_back);
     g_test_add_func("/certificate/cases-cover-all-sides", test_cases_cover_all_sides);
+    g_test_add_func("/certificate/unreadable-traces", test_unreadable_traces);
     g_test_add_func("/certificate/faults_are_not_written", test_faults_are_not_written);
     return g_test_run();
 }

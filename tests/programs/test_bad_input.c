@@ -91,6 +91,12 @@ static const struct bad table[] = {
      2,
      {"/proc/self/mem: Input/output error"}},
 
+    {"unreadable/trace", "pstar-trace info /proc/self/mem", 2, {"/proc/self/mem: "}},
+    {"unreadable/text",
+     "pstar-tokens --model " PROJECT_DIR "/tests/models/tokenizer /proc/self/mem -o out.json",
+     2,
+     {"/proc/self/mem", "Input/output error"}},
+
     {"resume/no-checkpoint",
      "pstar-run --resume model --data text.txt --log out.jsonl",
      2,
