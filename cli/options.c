@@ -396,12 +396,14 @@ bool options_parse(GOptionContext *context, const struct option_group *groups, s
 bool option_writes(const struct option *option)
 {
     return option->use == OPTION_WRITES || option->use == OPTION_WRITES_LINES ||
-           option->use == OPTION_WRITES_FILE || option->use == OPTION_WRITES_FOLDER;
+           option->use == OPTION_WRITES_FILE || option->use == OPTION_WRITES_FOLDER ||
+           option->use == OPTION_SAVES;
 }
 
+/* Returns whether the option names an output that is checked before the work. */
 static bool is_output(const struct option *option)
 {
-    return option->file && *option->file && option_writes(option);
+    return option->file && *option->file && option_writes(option) && option->use != OPTION_SAVES;
 }
 
 static bool is_standard_output(const char *path)

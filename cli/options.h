@@ -65,6 +65,8 @@ enum option_use {
     OPTION_WRITES_LINES,  /* the same, for what grows where it is, line by line */
     OPTION_WRITES_FILE,   /* which cannot be standard output */
     OPTION_WRITES_FOLDER, /* which is made if it is missing */
+    OPTION_SAVES,         /* a folder that the work writes to, and checks itself */
+    OPTION_USES,          /* a folder for files that are gone when the work is done */
     OPTION_RUNS,          /* arguments: a command */
     OPTION_CHECKS,        /* the exit status says what was asked about the file or the arguments */
     OPTION_PRINTS         /* it asks for text on standard output */

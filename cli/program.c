@@ -115,7 +115,8 @@ static void tell_files(const struct program *program, const struct console *cons
     for (size_t g = 0; g < program->group_count; g++)
         for (size_t i = 0; i < program->groups[g].count; i++) {
             const struct option *option = &program->groups[g].options[i];
-            if (option->file && *option->file && option_writes(option) == written)
+            if (option->file && *option->file && option->use != OPTION_USES &&
+                option_writes(option) == written)
                 tell_file(console, what, *option->file);
             char **files = !written && option->arguments && option->use != OPTION_RUNS
                                ? *option->arguments

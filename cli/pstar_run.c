@@ -330,6 +330,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_HOST_MEMORY, .size = &o->host_budget, .help = "default: unlimited"},
         {.name = "nvme",
          .file = &o->nvme,
+         .use = OPTION_USES,
          .help = "Folder on a disk for a file with the chunks that are at home in NVMe, one file a "
                  "rank; with --probe, the disk to measure",
          .value = "DIR"},
@@ -479,6 +480,7 @@ int main(int argc, char **argv)
          .value = "TEXT"},
         {.name = "save",
          .file = &o->save,
+         .use = OPTION_SAVES,
          .help =
              "Write checkpoints into a folder: one at the end, or after SIGINT, SIGTERM or SIGHUP",
          .value = "DIR"},

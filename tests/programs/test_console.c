@@ -167,6 +167,13 @@ static void test_verbose(void)
     outcome = workshop_run_well(workshop, SIM " -v --json -");
     g_assert_nonnull(strstr(outcome.err, "pstar-sim: wrote standard output"));
     outcome_clear(&outcome);
+    outcome = workshop_run_well(workshop, RUN " --nvme . --nvme-memory 1GiB --host-update "
+                                              "--save saved --verbose");
+    g_assert_nonnull(strstr(outcome.err, "pstar-run: reads text.txt, "));
+    g_assert_null(strstr(outcome.err, "reads saved"));
+    g_assert_null(strstr(outcome.err, "reads .\n"));
+    g_assert_nonnull(strstr(outcome.err, "pstar-run: wrote saved\n"));
+    outcome_clear(&outcome);
     outcome = workshop_run_well(workshop, SIM);
     g_assert_null(strstr(outcome.err, "reads good.pstar"));
     outcome_clear(&outcome);
