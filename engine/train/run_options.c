@@ -219,7 +219,8 @@ static bool take_stages(struct run_options *o, GError **error)
     if (o->stages && o->stages != stages)
         return refuse(error, "--stages", given, "--stage-layers names another number of stages");
     o->stages = stages;
-    return true;
+    return stages > 1 || refuse(error, "--stage-layers", o->stage_layers,
+                                "names one stage, which has all layers; leave it out");
 }
 
 uint64_t run_saves(const struct run_options *options)
@@ -311,6 +312,10 @@ bool run_options_complete(struct run_options *o, GError **error)
         return refuse(error, "--schedule", "zb-h1", "needs --stages");
     if (o->schedule == PIPELINE_INTERLEAVED && !run_is_pipeline(o))
         return refuse(error, "--schedule", "interleaved", "needs --stages, at least 2");
+    if (o->stage_parts > 1 && !run_is_pipeline(o)) {
+        g_autofree char *parts = g_strdup_printf("%u", o->stage_parts);
+        return refuse(error, "--stage-parts", parts, "needs --schedule interleaved");
+    }
     if (!check_stages(o, error) || !check_reduction(o, error) || !check_nvme(o, error))
         return false;
     if ((o->h2d_rate > 0 || o->d2h_rate > 0) && o->device != &device_cpu)
