@@ -24,6 +24,7 @@ struct data {
     struct token_mask *mask; /* NULL if all tokens count */
     uint64_t training;       /* tokens of the training share, which come first in the file */
     bool text;               /* tokens are the bytes of a text */
+    char *digest;            /* of what the file had when it was opened; NULL before that */
     struct data_options options;
 };
 
@@ -299,6 +300,28 @@ uint64_t data_targets(const struct data *data, enum data_share share)
     return data->mask ? token_mask_count(data->mask, first + 1, tokens - 1) : tokens - 1;
 }
 
+static char *compute_digest(const struct data *data)
+{
+    const uint64_t samples = 64, sample_bytes = 64 << 10;
+    uint64_t bytes = data->file->bytes;
+    uint8_t *sample = g_malloc(sample_bytes);
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
+    g_checksum_update(sum, (const guchar *)&bytes, sizeof(bytes));
+    for (uint64_t i = 0; i < samples; i++) {
+        uint64_t start = bytes / samples * i;
+        uint64_t length = MIN(sample_bytes, bytes - start);
+        file_pieces_read(data->file, start, length, sample);
+        g_checksum_update(sum, sample, (gssize)length);
+    }
+    g_free(sample);
+    uint32_t mask = data->mask ? token_mask_sum(data->mask) : 0;
+    if (data->mask)
+        g_checksum_update(sum, (const guchar *)&mask, sizeof mask);
+    char *digest = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return digest;
+}
+
 struct data *data_open(const char *path, const struct data_options *options, GError **error)
 {
     g_assert(options->sequence > 0 && options->held_out >= 0 && options->held_out < 1);
@@ -314,6 +337,7 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
         data_close(data);
         return NULL;
     }
+    data->digest = compute_digest(data);
     return data;
 }
 
@@ -324,6 +348,7 @@ void data_close(struct data *data)
     file_pieces_close(data->file);
     token_mask_close(data->mask);
     g_free(data->path);
+    g_free(data->digest);
     g_free(data);
 }
 
@@ -332,10 +357,24 @@ uint64_t data_tokens(const struct data *data, enum data_share share)
     return share == DATA_TRAINING ? data->training : data->tokens.count - data->training;
 }
 
+/* Samples are compared, because a file may be written without a change, or grow. */
+static void look_for_changes(const struct data *data)
+{
+    if (!data->digest || !file_pieces_is_written(data->file))
+        return;
+    g_autofree char *now = compute_digest(data);
+    if (strcmp(now, data->digest) != 0)
+        file_pieces_spoil(data->file);
+}
+
 bool data_check(const struct data *data, GError **error)
 {
     const char *problem = file_pieces_problem(data->file);
     const char *of_mask = data->mask ? token_mask_problem(data->mask) : NULL;
+    if (!problem) {
+        look_for_changes(data);
+        problem = file_pieces_problem(data->file);
+    }
     if (problem)
         return fail(data, DATA_ERROR_IO, error, "%s", problem);
     return !of_mask || fail(data, DATA_ERROR_IO, error, "its mask %s", of_mask);
@@ -352,6 +391,11 @@ static void read_sequence(const struct data *data, uint64_t start, uint32_t *tok
     size_t count = data->options.sequence;
     g_autofree uint32_t *read = g_new(uint32_t, count + 1);
     read_window(data, start, count + 1, read);
+    for (size_t i = 0; i <= count; i++)
+        if (read[i] >= data->options.vocabulary) { /* all were below when the file was opened */
+            read[i] = 0;
+            file_pieces_spoil(data->file);
+        }
     memcpy(tokens, read, count * sizeof *read);
     memcpy(targets, read + 1, count * sizeof *read);
     if (!data->mask)
@@ -453,22 +497,5 @@ double data_unigram_entropy(const struct data *data)
 
 char *data_digest(const struct data *data)
 {
-    const uint64_t samples = 64, sample_bytes = 64 << 10;
-    uint64_t bytes = data->file->bytes;
-    uint8_t *sample = g_malloc(sample_bytes);
-    GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
-    g_checksum_update(sum, (const guchar *)&bytes, sizeof(bytes));
-    for (uint64_t i = 0; i < samples; i++) {
-        uint64_t start = bytes / samples * i;
-        uint64_t length = MIN(sample_bytes, bytes - start);
-        file_pieces_read(data->file, start, length, sample);
-        g_checksum_update(sum, sample, (gssize)length);
-    }
-    g_free(sample);
-    uint32_t mask = data->mask ? token_mask_sum(data->mask) : 0;
-    if (data->mask)
-        g_checksum_update(sum, (const guchar *)&mask, sizeof mask);
-    char *digest = g_strdup(g_checksum_get_string(sum));
-    g_checksum_free(sum);
-    return digest;
+    return g_strdup(data->digest);
 }

@@ -69,8 +69,9 @@ uint64_t data_targets(const struct data *data, enum data_share share);
 uint64_t data_step_targets(const struct data *data, uint64_t step, uint32_t micro_batches,
                            uint32_t batch);
 
-/* Fails if the file has become shorter since it was opened, or if the disk could not read a part of
- * it, which was then read as 0. */
+/* Fails if the file has become shorter since it was opened, if its bytes have been changed, or if
+ * the disk could not read a part of it. What is no token any more, or cannot be read, was then read
+ * as 0. Of changes that leave tokens, only those that data_digest sees are found. */
 bool data_check(const struct data *data, GError **error);
 
 /* Returns whether the tokens are the bytes of a text. */

@@ -21,6 +21,7 @@ struct file_pieces *file_pieces_open(const char *path)
     struct file_pieces *file = g_new0(struct file_pieces, 1);
     file->descriptor = descriptor;
     file->bytes = (uint64_t)status.st_size;
+    file->written = status.st_mtim;
     return file;
 }
 
@@ -59,5 +60,23 @@ const char *file_pieces_problem(const struct file_pieces *file)
         failure = ENODATA;
     if (!failure)
         return NULL;
-    return failure == ENODATA ? "has become shorter while it is read" : g_strerror(failure);
+    return failure == ENODATA  ? "has become shorter while it is read"
+           : failure == ESTALE ? "has been changed while it is read"
+                               : g_strerror(failure);
+}
+
+bool file_pieces_is_written(struct file_pieces *file)
+{
+    struct stat now;
+    if (fstat(file->descriptor, &now) != 0)
+        return false;
+    bool written = now.st_mtim.tv_sec != file->written.tv_sec ||
+                   now.st_mtim.tv_nsec != file->written.tv_nsec;
+    file->written = now.st_mtim;
+    return written;
+}
+
+void file_pieces_spoil(struct file_pieces *file)
+{
+    g_atomic_int_set(&file->failure, ESTALE);
 }

@@ -146,5 +146,9 @@ uint64_t token_mask_count(const struct token_mask *mask, uint64_t first, uint64_
 
 const char *token_mask_problem(const struct token_mask *mask)
 {
-    return file_pieces_problem(mask->file);
+    uint8_t last;
+    const char *problem = file_pieces_problem(mask->file);
+    if (!problem && file_pieces_is_written(mask->file) && sum_bits(mask, &last) != mask->sum)
+        file_pieces_spoil(mask->file);
+    return problem ? problem : file_pieces_problem(mask->file);
 }

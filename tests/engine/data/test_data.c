@@ -8,6 +8,7 @@
 #include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SEQUENCE = 4, BATCH = 3 };
@@ -410,6 +411,58 @@ static void test_digest(struct fixture *fixture, const void *unused)
     g_free(changed);
 }
 
+/* Writes into the file, where it is, at a time of its own. */
+static void overwrite(const struct fixture *fixture, long at, uint16_t token, time_t when)
+{
+    const struct timespec times[] = {{.tv_sec = when}, {.tv_sec = when}};
+    uint16_t number = GUINT16_TO_LE(token);
+    FILE *file = fopen(fixture->path, "r+b");
+    g_assert_cmpint(fseek(file, at * (long)sizeof number, SEEK_SET), ==, 0);
+    g_assert_cmpuint(fwrite(&number, sizeof number, 1, file), ==, 1);
+    g_assert_cmpint(fflush(file), ==, 0);
+    g_assert_cmpint(futimens(fileno(file), times), ==, 0);
+    fclose(file);
+}
+
+static void expect_changed(struct data *data)
+{
+    g_autoptr(GError) error = NULL;
+    g_assert_false(data_check(data, &error));
+    g_assert_nonnull(strstr(error->message, "tokens: has been changed while it is read"));
+    data_close(data);
+}
+
+/* A file that is written while it is open is another one if its bytes are others. What is no token
+ * of the model any more reaches no kernel. */
+static void test_changed(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    enum { TOKENS = 1000, PLACE = 777 };
+    const struct data_options options = {.vocabulary = 256,
+                                         .sequence = SEQUENCE,
+                                         .order = DATA_SEQUENTIAL,
+                                         .tokens = DATA_TOKENS_UINT16};
+    uint16_t numbers[TOKENS] = {0};
+    uint32_t tokens[SEQUENCE], targets[SEQUENCE];
+    g_assert_true(g_file_set_contents(fixture->path, (char *)numbers, sizeof numbers, NULL));
+    struct data *data = open_data(fixture, &options);
+    overwrite(fixture, PLACE, 0, 1000);
+    g_assert_true(data_check(data, NULL));
+    overwrite(fixture, TOKENS, 5, 2000); /* behind what was there */
+    g_assert_true(data_check(data, NULL));
+    overwrite(fixture, PLACE, 255, 3000);
+    expect_changed(data);
+
+    data = open_data(fixture, &options);
+    g_assert_true(data_check(data, NULL));
+    overwrite(fixture, PLACE, 256, 3000); /* the time says nothing */
+    g_assert_true(data_check(data, NULL));
+    data_batch(data, PLACE / SEQUENCE, 0, 1, 1, tokens, targets);
+    for (uint32_t i = 0; i < SEQUENCE; i++)
+        g_assert_cmpuint(MAX(tokens[i], targets[i]), ==, 0);
+    expect_changed(data);
+}
+
 /* A disk that cannot read says so: what is missing is not taken for zeros, nor for a file that has
  * become shorter. Folders cannot be read as files, and neither can some files of Linux that say
  * that they have bytes. */
@@ -459,6 +512,7 @@ int main(int argc, char **argv)
     ADD("other-formats", test_other_formats);
     ADD("bad-text", test_bad_text);
     ADD("digest", test_digest);
+    ADD("changed", test_changed);
     ADD("unreadable", test_unreadable);
     return g_test_run();
 }

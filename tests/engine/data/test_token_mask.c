@@ -6,6 +6,7 @@
 #include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SEQUENCE = 5, BATCH = 2, TOKENS = 203, MICRO_BATCHES = 3 };
@@ -237,6 +238,28 @@ static void cut(struct fixture *f, const void *unused)
     data_close(data);
 }
 
+/* A mask that is written is another one if its bits are others. */
+static void change(struct fixture *f, const void *unused)
+{
+    (void)unused;
+    g_autoptr(GError) error = NULL;
+    g_autofree char *bits = NULL;
+    gsize bytes;
+    const struct timespec times[] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    write_tokens(f, 1, write_mask(f, TOKENS, 0));
+    g_assert_true(g_file_get_contents(f->mask, &bits, &bytes, NULL));
+    struct data *data = open_data(f, DATA_RANDOM, 0);
+    FILE *file = fopen(f->mask, "r+b");
+    g_assert_cmpint(futimens(fileno(file), times), ==, 0);
+    g_assert_true(data_check(data, NULL));
+    g_assert_cmpint(fseek(file, (long)bytes - 1, SEEK_SET), ==, 0);
+    g_assert_cmpint(fputc(bits[bytes - 1] ^ 1, file), !=, EOF);
+    fclose(file);
+    g_assert_false(data_check(data, &error));
+    g_assert_nonnull(strstr(error->message, "its mask has been changed while it is read"));
+    data_close(data);
+}
+
 static void add(const char *path, const void *argument,
                 void (*test)(struct fixture *, const void *))
 {
@@ -251,5 +274,6 @@ int main(int argc, char **argv)
     add("/token_mask/shares", NULL, shares);
     add("/token_mask/refusals", NULL, refusals);
     add("/token_mask/cut", NULL, cut);
+    add("/token_mask/change", NULL, change);
     return g_test_run();
 }

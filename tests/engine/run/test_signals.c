@@ -176,6 +176,23 @@ static void test_shorter_data(struct run_folder *folder, gconstpointer data)
     g_assert_true(run_folder_has(folder, "saved/trainer.json"));
 }
 
+/* Data that somebody writes to while they are read are other data. */
+static void test_changed_data(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    int status, err;
+    g_autofree char *path = run_folder_path(folder, "text.txt");
+    GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", &err);
+    await_log(folder, child, LOG_BYTES);
+    FILE *file = fopen(path, "r+b");
+    g_assert_cmpint(fputs("No bottles", file), >=, 0);
+    fclose(file);
+    g_autofree char *text = run_folder_await_end(child, err, &status);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    run_folder_expect(text, "text.txt: has been changed while it is read");
+    g_assert_true(run_folder_has(folder, "saved/trainer.json"));
+}
+
 /* Whenever it is cut off: a large file is read for a while before the first step. */
 static void test_soon_shorter_data(struct run_folder *folder, gconstpointer data)
 {
@@ -304,6 +321,7 @@ int main(int argc, char **argv)
     ADD("second", 0, test_second_signal);
     ADD("sampling", 0, test_sampling);
     ADD("shorter-data", 0, test_shorter_data);
+    ADD("changed-data", 0, test_changed_data);
     ADD("soon-shorter-data", 0, test_soon_shorter_data);
     ADD("ignored-hang-up", SIGHUP, test_ignored);
     ADD("ignored-interrupt", SIGINT, test_ignored);
