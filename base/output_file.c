@@ -60,6 +60,17 @@ FILE *output_stream_open(const char *path)
     return stream;
 }
 
+FILE *output_stream_continue(const char *path, uint64_t bytes)
+{
+    int descriptor = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = descriptor >= 0 && ftruncate(descriptor, (off_t)bytes) == 0 &&
+              lseek(descriptor, 0, SEEK_END) >= 0;
+    FILE *stream = ok ? fdopen(descriptor, "w") : NULL;
+    if (!stream && descriptor >= 0)
+        close(descriptor);
+    return stream;
+}
+
 bool output_folder_has_place(const char *path, GError **error)
 {
     g_autofree char *folder = g_strdup(path);

@@ -5,6 +5,7 @@
 #include <glib.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct output_file {
@@ -36,6 +37,9 @@ bool output_folder_has_place(const char *path, GError **error);
 /* Opens a file for writing at once, without a temporary file. "/dev/fd/N" writes to the descriptor
  * as it is, without replacing what it is open on. Returns NULL, with errno set, if that fails. */
 FILE *output_stream_open(const char *path);
+/* Opens a file to go on behind its first `bytes` bytes; the others are removed. Returns NULL with
+ * errno set if that cannot be done. */
+FILE *output_stream_continue(const char *path, uint64_t bytes);
 
 /* Opens what is to become `path`. It is written beside its place and moved there when complete, so
  * that a file that was there stays whole where writing fails; symbolic links stay links. What is no

@@ -453,7 +453,8 @@ int main(int argc, char **argv)
         {.name = "log",
          .file = &o->log,
          .use = OPTION_WRITES_LINES,
-         .help = "Write one JSON object per step",
+         .help = "Write one JSON object per step; with --resume, behind those that the file has of "
+                 "the steps before",
          .value = "FILE.jsonl"},
         {.name = "eval",
          .file = &o->eval,

@@ -25,7 +25,8 @@ struct logged_run {
     struct configuration configuration;
     double link_rate[2]; /* of --link, H2D and D2H, bytes per second; 0 if it was not given */
     GArray *steps;       /* struct run_step, in the order of the file; at least one */
-    bool cut;            /* the last line is incomplete: the run was killed or is still going on */
+    guint part; /* the first of the steps of the last run, which has gone on from another one */
+    bool cut;   /* the last line is incomplete: the run was killed or is still going on */
 };
 
 /* Reads a log that pstar-run --log wrote: JSON lines, one object per step. Objects without a "step"

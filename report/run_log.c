@@ -17,6 +17,7 @@ static double number_of(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+/* Takes what the lines before the first step say. */
 static void read_header(struct logged_run *log, const json_t *object)
 {
     if (!log->configuration.maker) {
@@ -35,12 +36,28 @@ static void read_header(struct logged_run *log, const json_t *object)
         log->link_rate[1] = json_number_value(json_object_get(object, "d2h_rate"));
 }
 
+/* A run that goes on in the log of another one says again what it is: what is measured is of the
+ * last one, which may have another plan. */
+static void begin_part(struct logged_run *log)
+{
+    configuration_clear(&log->configuration);
+    log->configuration.look_ahead = -1;
+    g_clear_pointer(&log->model, g_free);
+    g_clear_pointer(&log->precision, g_free);
+    log->unigram_entropy = NAN;
+    log->link_rate[0] = log->link_rate[1] = 0;
+    log->part = log->steps->len;
+}
+
 /* Returns NULL, or what is wrong with the line. */
 static const char *read_object(struct logged_run *log, const json_t *object)
 {
     if (!json_is_object(object))
         return "it must be an object";
-    if (!log->steps->len)
+    bool again = log->steps->len && json_object_get(object, "made_by");
+    if (again)
+        begin_part(log);
+    if (!log->steps->len || again)
         read_header(log, object);
     const json_t *number = json_object_get(object, "step"), *loss = json_object_get(object, "loss");
     if (!number)
@@ -150,9 +167,10 @@ static double quantile_of(const GArray *steps, const struct plan_figure *figure,
 static GArray *steady_steps(const struct logged_run *log)
 {
     GArray *counted = g_array_new(FALSE, FALSE, sizeof(struct run_step));
-    for (guint i = 0; i < log->steps->len; i++) {
+    bool few = log->steps->len - log->part <= STEADY_FROM;
+    for (guint i = log->part; i < log->steps->len; i++) {
         const struct run_step *step = &g_array_index(log->steps, struct run_step, i);
-        if (step->counted && (i >= STEADY_FROM || log->steps->len <= STEADY_FROM))
+        if (step->counted && (i >= log->part + STEADY_FROM || few))
             g_array_append_val(counted, *step);
     }
     return counted;

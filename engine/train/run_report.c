@@ -7,6 +7,7 @@
 #include "chunks/chunk_spread.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdio_ext.h>
@@ -29,9 +30,35 @@ static bool fail(const char *path, GError **error)
     return false;
 }
 
-struct run_log *run_log_open(const char *path, GError **error)
+/* Returns the bytes of the whole lines of a log that are of the first `done` steps, in their order;
+ * 0 if the file is no log, or is missing. run_log_write writes the step first. */
+static uint64_t count_kept(const char *path, uint64_t done)
 {
-    FILE *file = path ? output_stream_open(path) : NULL;
+    uint64_t kept = 0, step = 0, before = 0;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length;
+    FILE *file = g_file_test(path, G_FILE_TEST_IS_REGULAR) ? fopen(path, "re") : NULL;
+    while (file && (length = getline(&line, &capacity, file)) > 0 && line[length - 1] == '\n' &&
+           sscanf(line, "{\"step\":%" SCNu64 ",", &step) == 1 && step > before && step <= done) {
+        kept += (uint64_t)length;
+        before = step;
+    }
+    free(line);
+    if (file)
+        fclose(file);
+    return kept;
+}
+
+static FILE *open_stream(const char *path, uint64_t done)
+{
+    uint64_t kept = done ? count_kept(path, done) : 0;
+    return kept ? output_stream_continue(path, kept) : output_stream_open(path);
+}
+
+struct run_log *run_log_open(const char *path, uint64_t done, GError **error)
+{
+    FILE *file = path ? open_stream(path, done) : NULL;
     if (path && !file) {
         fail(path, error);
         return NULL;

@@ -39,9 +39,10 @@ struct run_log_entry {
 
 struct run_log;
 
-/* Opens the log, replacing the file. If `path` is NULL, nothing is written. Errors name the file.
- */
-struct run_log *run_log_open(const char *path, GError **error);
+/* Opens the log. A run that begins replaces the file. One that goes on after `done` steps keeps the
+ * lines of these steps, and removes those that follow, because it does their steps again; what is
+ * no log is replaced, too. If `path` is NULL, nothing is written. Errors name the file. */
+struct run_log *run_log_open(const char *path, uint64_t done, GError **error);
 /* Sets what the first line says besides its step. */
 void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t library_bytes,
                       double unigram_entropy);

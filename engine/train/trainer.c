@@ -547,7 +547,8 @@ static void open_saves(struct loop *loop, GError **error)
 static bool open_outputs(struct loop *loop, GError **error)
 {
     const struct run_options *options = loop->training->options;
-    loop->log = run_log_open(training_is_first(options) ? options->log : NULL, error);
+    loop->log = run_log_open(training_is_first(options) ? options->log : NULL,
+                             loop->training->state.step, error);
     return loop->log && emit_plan(options, loop->training->run, error);
 }
 

@@ -279,6 +279,39 @@ static void test_unfinished_run(void)
     sample_free(sample);
 }
 
+/* A run that went on in the log of another one: the losses are of both, and what is measured and
+ * with what is the last one's. */
+static void test_continued_run(void)
+{
+    static const char *const makers[] = {"policy lru", "policy opt"};
+    struct sample *sample = sample_new("");
+    g_autoptr(GString) text = g_string_new(NULL);
+    struct plan_figures figures;
+    bool steady;
+    for (int step = 1; step <= 8; step++) {
+        bool begins = step % 4 == 1, first = step <= 4;
+        struct plan_figures counted = {.h2d_bytes = first ? 1000 : begins ? 5 : 2000};
+        json_t *line = figures_to_json(&counted);
+        json_object_set_new(line, "step", json_integer(step));
+        json_object_set_new(line, "loss", json_real(10 - step));
+        if (begins)
+            json_object_set_new(line, "made_by", json_string(makers[!first]));
+        char *written = json_dumps(line, JSON_COMPACT);
+        g_string_append_printf(text, "%s\n", written);
+        free(written);
+        json_decref(line);
+    }
+    g_autofree char *path = sample_file(sample, "run", text->str);
+    struct logged_run *log = run_log_read(path, NULL);
+    g_assert_cmpuint(log->steps->len, ==, 8);
+    g_assert_cmpstr(log->configuration.maker, ==, "policy opt");
+    g_assert_true(run_log_measured(log, &figures, &steady));
+    g_assert_cmpuint(figures.h2d_bytes, ==, 2000);
+    g_assert_true(steady);
+    run_log_free(log);
+    sample_free(sample);
+}
+
 /* A plan with the trace's digest that cannot be executed over it is damaged. */
 static void test_damaged_plan(void)
 {
@@ -385,6 +418,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/inputs/missing_file", test_missing_file);
     g_test_add_func("/report/inputs/truncated", test_truncated);
     g_test_add_func("/report/inputs/unfinished_run", test_unfinished_run);
+    g_test_add_func("/report/inputs/continued-run", test_continued_run);
     g_test_add_func("/report/inputs/damaged_plan", test_damaged_plan);
     g_test_add_func("/report/inputs/other_model", test_other_model);
     g_test_add_func("/report/inputs/best_of_sweep", test_best_of_sweep);

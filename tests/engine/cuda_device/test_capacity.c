@@ -234,7 +234,7 @@ static void test_log(struct fixture *f, gconstpointer data)
     (void)data;
     uint64_t held = measure().library_bytes;
     prepare(&run, f, FAKE_CUDA_BYTES / 2, NULL);
-    struct run_log *log = run_log_open(path, &error);
+    struct run_log *log = run_log_open(path, 0, &error);
     run_log_describe(log, run.plan, run.capacity.library_bytes, 1);
     g_assert_true(run_log_write(log, &entry, &error));
     g_assert_no_error(error);

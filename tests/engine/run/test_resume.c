@@ -74,6 +74,52 @@ static void test_takes_all(struct run_folder *folder, gconstpointer data)
     g_array_unref(rates);
 }
 
+static void append(const struct run_folder *folder, const char *name, const char *text)
+{
+    g_autofree char *path = run_folder_path(folder, name);
+    FILE *file = fopen(path, "a");
+    g_assert_cmpint(fputs(text, file), >=, 0);
+    fclose(file);
+}
+
+static void expect_same_log(const struct run_folder *folder, const char *name)
+{
+    static const char *const keys[] = {"step", "loss", "gradient_norm", "learning_rate"};
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        g_autoptr(GArray) whole = run_folder_log(folder, "whole.jsonl", keys[i]);
+        g_autoptr(GArray) log = run_folder_log(folder, name, keys[i]);
+        g_assert_cmpmem(whole->data, whole->len * sizeof(double), log->data,
+                        log->len * sizeof(double));
+    }
+}
+
+/* A log goes on with the run: it keeps the steps of the checkpoint, and loses those that a run has
+ * taken after it and that are taken again. A run that begins, and what is no log, is another. */
+static void test_log_goes_on(struct run_folder *folder, gconstpointer data)
+{
+    static const char *const after[] = {"", "{\"step\":4,\"loss\":9}\n{\"step\":5,\"lo",
+                                        "{\"step\":3,\"loss\":9}\n", "thesis\n"};
+    static const char go_on[] = "--resume half --steps 6 --log log.jsonl";
+    (void)data;
+    g_assert_cmpint(run_folder_run(folder, JOB "--steps 6 --log whole.jsonl", NULL, NULL), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(after); i++) {
+        g_assert_cmpint(run_folder_run(folder,
+                                       JOB "--steps 3 --schedule-steps 6 --save half "
+                                           "--log log.jsonl",
+                                       NULL, NULL),
+                        ==, 0);
+        append(folder, "log.jsonl", after[i]);
+        g_assert_cmpint(run_alone(folder, go_on, NULL), ==, 0);
+        expect_same_log(folder, "log.jsonl");
+    }
+    run_folder_write(folder, "log.jsonl", "thesis\n{\"step\":1,");
+    g_assert_cmpint(run_alone(folder, go_on, NULL), ==, 0);
+    g_autoptr(GArray) steps = run_folder_log(folder, "log.jsonl", "step");
+    g_assert_cmpuint(steps->len, ==, 3);
+    g_assert_cmpint(run_folder_run(folder, JOB "--steps 6 --log log.jsonl", NULL, NULL), ==, 0);
+    expect_same_log(folder, "log.jsonl");
+}
+
 /* A checkpoint of an earlier version does not know its data. */
 static void test_earlier_version(struct run_folder *folder, gconstpointer data)
 {
@@ -189,6 +235,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     ADD("takes-all", test_takes_all);
+    ADD("log-goes-on", test_log_goes_on);
     ADD("earlier-version", test_earlier_version);
     ADD("overrides", test_overrides);
     ADD("refusals", test_refusals);
