@@ -63,7 +63,7 @@ static const struct field state_fields[] = {
      offsetof(struct checkpoint_state, base_digest)},
     LATER(UNSIGNED64, steps),
     LATER(TEXT, data),
-    LATER(TEXT, tokens),
+    {"tokens", "--tokens", TEXT, FIXED, true, offsetof(struct checkpoint_state, tokens)},
     LATER(TEXT, model),
     LATER(TEXT, plan),
     LATER(TEXT, plan_made_by),
@@ -284,11 +284,14 @@ static bool is_fixed(const struct field *field, const struct checkpoint_state *r
            (field->fixed == FIXED_IN_ORDER && strcmp(run->data_order, "sequential") == 0);
 }
 
-/* Returns whether the checkpoint may lack the setting, and does. */
+/* Returns whether the checkpoint may lack the setting, and does. Data of "auto" are those that say
+ * how they are read, and are refused with another --tokens. */
 static bool is_unknown(const struct field *field, const struct checkpoint_state *saved)
 {
-    return field->optional && field->kind == TEXT &&
-           !*(char *const *)((const char *)saved + field->offset);
+    const char *text = field->optional && field->kind == TEXT
+                           ? *(char *const *)((const char *)saved + field->offset)
+                           : "";
+    return !text || strcmp(text, "auto") == 0;
 }
 
 /* Lists the settings that differ and are fixed, or those that are free. */

@@ -21,6 +21,7 @@ struct checkpoint_state saving_state(uint64_t step)
                                      .data_order = g_strdup("random"),
                                      .data_digest = g_strdup("0123abcd"),
                                      .held_out = 0.05,
+                                     .tokens = g_strdup("uint32"),
                                      .train = g_strdup("lora:4"),
                                      .lora_alpha = 12};
 }

@@ -39,6 +39,9 @@ static void test_mismatch_by_name(struct saving_fixture *fixture, const void *un
         {"--data-order", true, {.data_order = (char *)"sequential"}},
         {"the digest of --data", true, {.data_digest = (char *)"f"}},
         {"--held-out", true, {.held_out = 0.1}},
+        {"--tokens is \"uint32\" in the checkpoint, but \"uint16\"",
+         true,
+         {.tokens = (char *)"uint16"}},
         {"--train", true, {.train = (char *)"all"}},
         {"--lora-alpha", true, {.lora_alpha = 8}},
     };
@@ -66,6 +69,7 @@ static void test_mismatch_by_name(struct saving_fixture *fixture, const void *un
         TAKE(data_order);
         TAKE(data_digest);
         TAKE(held_out);
+        TAKE(tokens);
         TAKE(train);
         TAKE(lora_alpha);
 #undef TAKE
@@ -78,6 +82,11 @@ static void test_mismatch_by_name(struct saving_fixture *fixture, const void *un
         g_assert_true(g_str_has_prefix(text, changes[i].name));
         g_clear_error(&error);
     }
+    struct checkpoint_state run = saved;
+    g_free(saved.tokens);
+    saved.tokens = g_strdup("auto"); /* the data say how they are read, whatever is asked */
+    run.tokens = (char *)"bytes";
+    g_assert_true(checkpoint_match("DIR", &saved, &run, NULL));
     checkpoint_state_clear(&saved);
 }
 
