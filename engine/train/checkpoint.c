@@ -183,7 +183,12 @@ char *checkpoint_find(const char *path, GError **error)
 {
     if (!checkpoint_folder_recover(path, error))
         return NULL;
-    char *newest = checkpoint_folder_newest(path);
+    GError *unreadable = NULL;
+    char *newest = checkpoint_folder_newest(path, &unreadable);
+    if (unreadable) {
+        g_propagate_error(error, unreadable);
+        return NULL;
+    }
     return newest ? newest : g_strdup(path);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/train/checkpoint_files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -30,17 +31,27 @@ bool checkpoint_files_sync(const char *path, GError **error)
     return ok;
 }
 
+/* GDir takes names that a disk cannot read for the end of the folder. */
 char **checkpoint_files_list(const char *path, GError **error)
 {
-    GDir *directory = g_dir_open(path, 0, error);
-    if (!directory)
+    DIR *folder = opendir(path);
+    if (!folder) {
+        checkpoint_files_fail(path, error);
         return NULL;
-    GPtrArray *names = g_ptr_array_new();
-    for (const char *name; (name = g_dir_read_name(directory));)
-        g_ptr_array_add(names, g_strdup(name));
+    }
+    GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
+    const struct dirent *entry;
+    errno = 0;
+    for (; (entry = readdir(folder)); errno = 0)
+        if (!g_str_equal(entry->d_name, ".") && !g_str_equal(entry->d_name, ".."))
+            g_ptr_array_add(names, g_strdup(entry->d_name));
+    bool all = errno == 0 || checkpoint_files_fail(path, error);
+    closedir(folder);
     g_ptr_array_add(names, NULL);
-    g_dir_close(directory);
-    return (char **)g_ptr_array_free(names, FALSE);
+    if (all)
+        return (char **)g_ptr_array_free(names, FALSE);
+    g_ptr_array_unref(names);
+    return NULL;
 }
 
 bool checkpoint_files_remove(const char *path, GError **error)

@@ -13,7 +13,7 @@ bool checkpoint_files_fail(const char *path, GError **error);
  * cannot sync a folder are left alone. */
 bool checkpoint_files_sync(const char *path, GError **error);
 
-/* Returns the names in a folder, to be freed with g_strfreev. */
+/* Returns all names in a folder, to be freed with g_strfreev, or NULL. */
 char **checkpoint_files_list(const char *path, GError **error);
 
 /* Removes a folder of ours with its files, if it is there. If a file cannot be removed, removes the

@@ -78,24 +78,34 @@ static bool is_whole(const char *path, const char *name, uint64_t step)
     return !g_file_test(*names ? mark : partial, G_FILE_TEST_EXISTS);
 }
 
-/* Returns struct checkpoint_entry in the order of their numbers; empty if the folder cannot be
- * read. The caller frees the result with g_array_unref. */
-static GArray *list_checkpoints(const char *path)
+/* Returns struct checkpoint_entry in the order of their numbers, none if the folder is missing or
+ * is no folder. Returns NULL if it cannot be read: a newer checkpoint could be in it unseen. The
+ * caller frees the result with g_array_unref. */
+static GArray *list_checkpoints(const char *path, GError **error)
 {
+    g_autoptr(GError) problem = NULL;
+    g_auto(GStrv) names = checkpoint_files_list(path, &problem);
+    if (!names && !g_error_matches(problem, G_FILE_ERROR, G_FILE_ERROR_NOENT) &&
+        !g_error_matches(problem, G_FILE_ERROR, G_FILE_ERROR_NOTDIR)) {
+        g_propagate_error(error, g_steal_pointer(&problem));
+        return NULL;
+    }
     GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct checkpoint_entry));
-    GDir *directory = g_dir_open(path, 0, NULL);
     g_array_set_clear_func(entries, entry_clear);
-    for (const char *name; directory && (name = g_dir_read_name(directory));) {
+    for (char **name = names; name && *name; name++) {
         struct checkpoint_entry entry;
-        if (!parse_name(name, &entry) || !is_whole(path, name, entry.step))
+        if (!parse_name(*name, &entry) || !is_whole(path, *name, entry.step))
             continue;
-        entry.name = g_strdup(name);
+        entry.name = g_strdup(*name);
         g_array_append_val(entries, entry);
     }
-    if (directory)
-        g_dir_close(directory);
     g_array_sort(entries, by_number);
     return entries;
+}
+
+static char *path_of(const char *path, const GArray *entries, guint i)
+{
+    return g_build_filename(path, g_array_index(entries, struct checkpoint_entry, i).name, NULL);
 }
 
 /* Returns whether the text is a prefix and after it one or more of the characters. */
@@ -125,41 +135,34 @@ bool checkpoint_folder_is_empty(const char *path, GError **error)
 {
     if (!g_file_test(path, G_FILE_TEST_EXISTS))
         return true;
-    GDir *directory = g_dir_open(path, 0, error);
-    bool empty = directory != NULL;
-    for (const char *name; empty && (name = g_dir_read_name(directory));)
-        empty = is_left_over(name);
-    if (directory)
-        g_dir_close(directory);
+    g_auto(GStrv) names = checkpoint_files_list(path, error);
+    bool empty = names != NULL;
+    for (char **name = names; empty && *name; name++)
+        empty = is_left_over(*name);
     return empty;
 }
 
-char *checkpoint_folder_newest(const char *path)
+char *checkpoint_folder_newest(const char *path, GError **error)
 {
-    g_autoptr(GArray) entries = list_checkpoints(path);
-    return entries->len
-               ? g_build_filename(
-                     path, g_array_index(entries, struct checkpoint_entry, entries->len - 1).name,
-                     NULL)
-               : NULL;
+    g_autoptr(GArray) entries = list_checkpoints(path, error);
+    return entries && entries->len ? path_of(path, entries, entries->len - 1) : NULL;
 }
 
 char *checkpoint_folder_before(const char *checkpoint)
 {
     g_autofree char *path = g_path_get_dirname(checkpoint);
     g_autofree char *name = g_path_get_basename(checkpoint);
-    g_autoptr(GArray) entries = list_checkpoints(path);
-    for (guint i = 1; i < entries->len; i++)
+    g_autoptr(GArray) entries = list_checkpoints(path, NULL);
+    for (guint i = 1; entries && i < entries->len; i++)
         if (strcmp(g_array_index(entries, struct checkpoint_entry, i).name, name) == 0)
-            return g_build_filename(
-                path, g_array_index(entries, struct checkpoint_entry, i - 1).name, NULL);
+            return path_of(path, entries, i - 1);
     return NULL;
 }
 
 uint32_t checkpoint_folder_count(const char *path)
 {
-    g_autoptr(GArray) entries = list_checkpoints(path);
-    return entries->len;
+    g_autoptr(GArray) entries = list_checkpoints(path, NULL);
+    return entries ? entries->len : 0;
 }
 
 /* ---- the folder ---- */
@@ -245,7 +248,7 @@ static bool is_never_old(G_GNUC_UNUSED const char *name)
 /* A process that dies when a checkpoint is complete may not have moved the links to it. */
 static void mend_links(const char *path, int place)
 {
-    g_autofree char *newest = checkpoint_folder_newest(path);
+    g_autofree char *newest = checkpoint_folder_newest(path, NULL);
     g_autofree char *name = newest ? g_path_get_basename(newest) : NULL;
     if (name)
         checkpoint_files_link(place, path, name, is_never_old);
@@ -450,11 +453,6 @@ static void remove_checkpoint(const char *path, const char *old)
         checkpoint_files_remove(old, NULL);
 }
 
-static char *path_of(const char *path, const GArray *entries, guint i)
-{
-    return g_build_filename(path, g_array_index(entries, struct checkpoint_entry, i).name, NULL);
-}
-
 /* Returns whether a checkpoint is a folder of files alone. Links to checkpoints elsewhere, and
  * folders within one, are a person's. */
 static bool is_ours(const char *checkpoint)
@@ -473,8 +471,8 @@ static bool is_ours(const char *checkpoint)
  * cannot be removed is left to the next time. */
 static void remove_oldest(const char *path, uint32_t keep)
 {
-    g_autoptr(GArray) entries = list_checkpoints(path);
-    guint first = entries->len;
+    g_autoptr(GArray) entries = list_checkpoints(path, NULL);
+    guint first = entries ? entries->len : 0;
     for (uint32_t kept = 0; first > 0 && kept < keep; first--) {
         g_autofree char *checkpoint = path_of(path, entries, first - 1);
         kept += checkpoint_manifest_exists(checkpoint) &&
@@ -487,20 +485,26 @@ static void remove_oldest(const char *path, uint32_t keep)
     }
 }
 
-static uint64_t next_number(const char *path)
+static bool find_next_number(const char *path, uint64_t *number, GError **error)
 {
-    g_autoptr(GArray) entries = list_checkpoints(path);
-    return entries->len
-               ? g_array_index(entries, struct checkpoint_entry, entries->len - 1).number + 1
-               : 1;
+    g_autoptr(GArray) entries = list_checkpoints(path, error);
+    if (!entries)
+        return false;
+    *number = 1;
+    if (entries->len)
+        *number += g_array_index(entries, struct checkpoint_entry, entries->len - 1).number;
+    return true;
 }
 
 /* Gives the partial folder, whose files are synced, its name of a checkpoint. */
 static bool complete_in(struct checkpoint_folder *folder, int place, uint64_t step,
                         bool (*is_old)(const char *name), GError **error)
 {
+    uint64_t number;
+    if (!find_next_number(folder->path, &number, error))
+        return false;
     g_autofree char *partial = partial_name(step);
-    g_autofree char *name = name_of(next_number(folder->path), step);
+    g_autofree char *name = name_of(number, step);
     if (!move_folder(folder, place, partial, name, error))
         return false;
     g_free(folder->newest);

@@ -43,11 +43,11 @@ struct checkpoint_folder {
 bool checkpoint_folder_is_empty(const char *path, GError **error);
 
 /* Returns the path of the newest complete checkpoint in the folder, to be freed with g_free, or
- * NULL if there is none. */
-char *checkpoint_folder_newest(const char *path);
+ * NULL if there is none. Returns NULL with a G_FILE_ERROR if the folder cannot be read. */
+char *checkpoint_folder_newest(const char *path, GError **error);
 /* Returns the path of the checkpoint before this one in the same folder, or NULL. */
 char *checkpoint_folder_before(const char *checkpoint);
-/* Returns the number of complete checkpoints in it. */
+/* Returns the number of complete checkpoints in it, 0 if it cannot be read. */
 uint32_t checkpoint_folder_count(const char *path);
 
 /* Finishes a replacement that an earlier version began, if there is one. */

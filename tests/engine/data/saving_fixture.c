@@ -110,7 +110,7 @@ void saving_save_together(const struct saving_fixture *fixture,
 /* Puts the files of the newest checkpoint where earlier versions had them. */
 void saving_make_earlier(const struct saving_fixture *fixture)
 {
-    g_autofree char *newest = checkpoint_folder_newest(fixture->folder);
+    g_autofree char *newest = checkpoint_folder_newest(fixture->folder, NULL);
     g_autofree char *aside = g_build_filename(fixture->parent, "aside", NULL);
     g_autofree char *manifest = g_build_filename(newest, "checkpoint.json", NULL);
     g_autofree char *state = g_build_filename(newest, "trainer.json", NULL), *text = NULL;

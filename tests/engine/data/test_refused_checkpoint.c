@@ -176,7 +176,7 @@ static void test_flipped(struct saving_fixture *fixture, const void *unused)
                                                .form = &form};
     for (uint32_t writers = 1; writers <= 3; writers += 2) {
         saving_save_together(fixture, &content, writers);
-        g_autofree char *newest = checkpoint_folder_newest(fixture->folder);
+        g_autofree char *newest = checkpoint_folder_newest(fixture->folder, NULL);
         GDir *directory = g_dir_open(newest, 0, NULL);
         for (const char *name; (name = g_dir_read_name(directory));) {
             g_autofree char *path = g_build_filename(newest, name, NULL), *text = NULL;

@@ -6,9 +6,11 @@
  *   PSTAR_TEST_COUNT=FILE  receives the number of such changes when the program ends
  *   PSTAR_TEST_FREE=N      every disk says that so many bytes are free, or with 0 nothing
  *   PSTAR_TEST_FULL=1      no bytes can be reserved for a file (ENOSPC)
+ *   PSTAR_TEST_UNREAD=NAME a folder's list of names cannot be read from this one on (EIO)
  *
  * Files of a checkpoint are those whose path has "/step-", besides those of "step-0", with which
  * pstar-run tries whether it can save. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -101,6 +103,29 @@ int fallocate(int descriptor, int mode, off_t offset, off_t bytes)
         return real(descriptor, mode, offset, bytes);
     errno = ENOSPC;
     return -1;
+}
+
+static bool is_unread(const char *name)
+{
+    const char *unread = getenv("PSTAR_TEST_UNREAD");
+    if (!unread || strcmp(name, unread) != 0)
+        return false;
+    errno = EIO;
+    return true;
+}
+
+struct dirent *readdir(DIR *folder)
+{
+    struct dirent *(*real)(DIR *) = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir");
+    struct dirent *entry = real(folder);
+    return entry && is_unread(entry->d_name) ? NULL : entry;
+}
+
+struct dirent64 *readdir64(DIR *folder)
+{
+    struct dirent64 *(*real)(DIR *) = (struct dirent64 * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir64");
+    struct dirent64 *entry = real(folder);
+    return entry && is_unread(entry->d_name) ? NULL : entry;
 }
 
 int statvfs(const char *path, struct statvfs *system)

@@ -148,6 +148,29 @@ static void test_each_fault(struct run_folder *folder, gconstpointer data)
     }
 }
 
+/* A folder of which the disk cannot read all names may have a newer checkpoint than those that are
+ * read: no run goes on from another one, and no new one gets a number that is taken. */
+static void test_unread_names(struct run_folder *folder, gconstpointer data)
+{
+    static const char *const unread[] = {"checkpoint-0001-step-1", "checkpoint-0002-step-2"};
+    (void)data;
+    g_assert_cmpint(run_folder_run(folder, "--steps 2 --save-every 1 --save saved", NULL, NULL), ==,
+                    0);
+    for (size_t i = 0; i < G_N_ELEMENTS(unread); i++) {
+        g_autofree char *err = NULL, *other = NULL;
+        g_autofree char *resume = g_strdup_printf(
+            FAULTS "PSTAR_TEST_UNREAD=%s " RUN_HERE "--resume saved --steps 3", unread[i]);
+        g_autofree char *save = g_strdup_printf(
+            FAULTS "PSTAR_TEST_UNREAD=%s " RUN_HERE "--steps 1 --save saved", unread[i]);
+        g_assert_cmpint(run_shell(folder, resume, &err), ==, 2);
+        run_folder_expect(err, "pstar-run: saved: Input/output error");
+        g_assert_cmpint(run_shell(folder, save, &other), ==, 1);
+        run_folder_expect(other, "saved: Input/output error");
+    }
+    g_assert_cmpint(run_shell(folder, "ls -d saved/*-0002-step-2", NULL), ==, 0);
+    g_assert_cmpint(run_shell(folder, "ls -d saved/*-0003-*", NULL), !=, 0);
+}
+
 /* Runs a script in name spaces of its own, in which it may mount. Returns 77 if it may not. */
 static int run_mounting(const struct run_folder *folder, const char *script)
 {
@@ -225,6 +248,7 @@ int main(int argc, char **argv)
     add("/behind/goes-on/bf16", "--precision bf16 --device-memory 700KiB", test_goes_on);
     add("/behind/waits", NULL, test_waits);
     add("/behind/each-fault", GINT_TO_POINTER(4), test_each_fault);
+    add("/behind/unread-names", NULL, test_unread_names);
     add("/behind/read-only", read_only, test_lost_folder);
     add("/behind/vanished", vanished, test_lost_folder);
     add("/behind/remounted", remounted, test_lost_folder);
