@@ -26,7 +26,7 @@ struct loop {
     struct trace_exchange planned;         /* what this rank exchanges in a step */
     bool late;       /* a checkpoint is due since the one before was being written */
     bool wants_stop; /* several ranks: this one was asked to stop; all stop after the next step */
-    GError *lost;    /* several ranks: why the log could not be written; ends the run so, too */
+    GError *lost;    /* why the data or, of several ranks, the log are lost; ends the run so, too */
     struct run_summary summary;
 };
 
@@ -191,16 +191,37 @@ static bool save_when_due(struct loop *loop, uint64_t step, bool last, GError **
 
 /* ---- steps ---- */
 
+static bool are_data_whole(const struct training *training, GError **error)
+{
+    return data_check(training->data, error) &&
+           (!training->eval || data_check(training->eval, error));
+}
+
 /* Saves before the run ends if the data cannot be read any more. */
 static bool check_data(struct loop *loop, GError **error)
 {
     const struct training *training = loop->training;
-    if (data_check(training->data, error) && (!training->eval || data_check(training->eval, error)))
+    if (are_data_whole(training, error))
         return true;
     training_end_ranks(training, *error);
     if (training->options->save && loop->summary.steps > 0)
         save_last(loop, NULL);
     return false;
+}
+
+/* Reads a step ahead, so that all ranks know before the step that ends the run if one of them
+ * cannot read its data any more: then they save, and do not wait for it. */
+static void read_ahead(struct loop *loop)
+{
+    g_autoptr(GError) error = NULL;
+    if (loop->training->state.step + 1 == loop->end->steps)
+        return;
+    training_read(loop->training, 1);
+    if (are_data_whole(loop->training, &error))
+        return;
+    loop->wants_stop = true;
+    if (!loop->lost)
+        loop->lost = g_steal_pointer(&error);
 }
 
 static uint64_t count_targets(const uint32_t *targets, size_t rows)
@@ -220,7 +241,7 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
     enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
     uint64_t sequences = data_sequences(data, share), batch = training_job(training)->choices.batch;
     uint32_t T = training_job(training)->sequence, batches = evaluation_batches(training);
-    uint32_t *targets = training->tokens + training_rows(training);
+    uint32_t *tokens = training->next.tokens, *targets = tokens + training_rows(training);
     double sum = 0, part;
     uint64_t counted = 0;
     for (uint32_t b = 0; b < batches; b++) {
@@ -229,12 +250,12 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
         if (is_cut(loop))
             return true;
         for (uint64_t row = 0; row < batch; row++)
-            data_read(data, share, (b * batch + row) % sequences, 1, training->tokens + row * T,
+            data_read(data, share, (b * batch + row) % sequences, 1, tokens + row * T,
                       targets + row * T);
         if (!check_data(loop, error))
             return false;
         uint64_t count = count_targets(targets, training_rows(training));
-        if (!engine_forward(training->engine, training->tokens, count, &part, error))
+        if (!engine_forward(training->engine, tokens, count, &part, error))
             return training_end_ranks(training, *error);
         sum += part;
         counted += count;
@@ -301,7 +322,7 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
 {
     struct training *training = loop->training;
     struct engine_result result;
-    uint64_t targets = training->targets;
+    uint64_t targets = training->next.targets;
     g_autofree char *skipped = NULL;
     gint64 start = g_get_monotonic_time();
     *entry = (struct run_log_entry){
@@ -367,11 +388,15 @@ static bool follow_step(struct loop *loop, struct run_log_entry *entry, bool *la
 static bool take_steps(struct loop *loop, GError **error)
 {
     bool last = is_cut(loop), ok = true;
+    if (!last) {
+        training_read(loop->training, 0);
+        ok = check_data(loop, error);
+    }
     while (ok && !last) {
         struct run_log_entry entry;
-        training_read(loop->training);
-        ok = check_data(loop, error) && take_step(loop, &entry, error) &&
-             follow_step(loop, &entry, &last, error);
+        training_turn(loop->training);
+        read_ahead(loop);
+        ok = take_step(loop, &entry, error) && follow_step(loop, &entry, &last, error);
     }
     if (ok && loop->lost)
         g_propagate_error(error, g_steal_pointer(&loop->lost));

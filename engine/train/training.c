@@ -328,7 +328,9 @@ bool training_open(struct training *training, const struct run_options *options,
         return false;
     if (options->dry_run)
         return check_nvme_folder(options->nvme, error);
-    training->tokens = g_new(uint32_t, 2 * training_rows(training) * count_read(training));
+    size_t tokens = 2 * training_rows(training) * count_read(training);
+    training->next.tokens = g_new(uint32_t, tokens);
+    training->ahead.tokens = g_new(uint32_t, tokens);
     return true;
 }
 
@@ -340,7 +342,8 @@ void training_clear(struct training *training)
     data_close(training->eval);
     training_save_close(training);
     checkpoint_state_clear(&training->state);
-    g_free(training->tokens);
+    g_free(training->next.tokens);
+    g_free(training->ahead.tokens);
     g_clear_pointer(&training->text, g_array_unref);
     *training = (struct training){0};
 }
@@ -363,20 +366,28 @@ bool training_end_ranks(const struct training *training, const GError *error)
     return false;
 }
 
-void training_read(struct training *training)
+void training_read(struct training *training, uint64_t later)
 {
     const struct model_job *job = training_job(training);
     const struct ranks *ranks = training->options->peers;
     size_t n = training_rows(training);
     uint32_t own = model_rank_micro_batches(job);
+    uint64_t step = training->state.step + later;
     for (uint32_t m = 0; m < count_read(training); m++) {
-        uint32_t *tokens = training->tokens + 2 * n * m;
+        uint32_t *tokens = training->ahead.tokens + 2 * n * m;
         uint32_t micro_batch = ranks ? ranks->rank + m % own * ranks->count : m % own;
-        data_batch(training->data, training->state.step + m / own, micro_batch,
-                   job->choices.micro_batches, job->choices.batch, tokens, tokens + n);
+        data_batch(training->data, step + m / own, micro_batch, job->choices.micro_batches,
+                   job->choices.batch, tokens, tokens + n);
     }
-    training->targets = data_step_targets(training->data, training->state.step,
-                                          job->choices.micro_batches, job->choices.batch);
+    training->ahead.targets = data_step_targets(training->data, step, job->choices.micro_batches,
+                                                job->choices.batch);
+}
+
+void training_turn(struct training *training)
+{
+    struct training_batches read = training->ahead;
+    training->ahead = training->next;
+    training->next = read;
 }
 
 /* Ends the run at a step whose loss or gradient is not finite. */
@@ -411,8 +422,8 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
     const struct checkpoint_state *state = &training->state;
     const struct engine_step step = {
         .step = state->step,
-        .tokens = training->tokens,
-        .targets = training->targets,
+        .tokens = training->next.tokens,
+        .targets = training->next.targets,
         .seed = state->seed,
         .stop = stop,
         .learning_rate = schedule_learning_rate(&state->schedule, state->step),

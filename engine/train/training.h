@@ -20,6 +20,12 @@ GQuark training_error_quark(void);
 struct trainer_watch;
 struct training_saver;
 
+/* The micro-batches of a step. */
+struct training_batches {
+    uint32_t *tokens; /* [the rank's or the stage's micro-batches][2, N] */
+    uint64_t targets; /* that count, of all ranks */
+};
+
 /* The state of a training run while it trains. */
 struct training {
     const struct run_options *options;
@@ -27,15 +33,14 @@ struct training {
     struct data *data, *eval; /* eval: NULL without --eval */
     struct annotate *annotate;
     struct engine *engine;
-    struct checkpoint_state state; /* state.step: steps done */
-    bool trained;                  /* this run has done a step that was not skipped */
-    uint32_t skipped;              /* steps that were skipped since then */
-    struct weights_form form;      /* of the weights' files: saved as they were loaded */
-    struct weights_hash weights;   /* several ranks: of weights and moments at the start */
-    struct training_saver *saver;  /* training_save.c's; NULL without --save */
-    uint32_t *tokens;              /* [the rank's or the stage's micro-batches][2, N] */
-    uint64_t targets;              /* that count in the next step, of all ranks */
-    GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
+    struct checkpoint_state state;       /* state.step: steps done */
+    bool trained;                        /* this run has done a step that was not skipped */
+    uint32_t skipped;                    /* steps that were skipped since then */
+    struct weights_form form;            /* of the weights' files: saved as they were loaded */
+    struct weights_hash weights;         /* several ranks: of weights and moments at the start */
+    struct training_saver *saver;        /* training_save.c's; NULL without --save */
+    struct training_batches next, ahead; /* of the next step, and what has been read for later */
+    GArray *text; /* uint32_t: the prompt, which the sample continues; or NULL */
 };
 
 /* Opens the data, checks a checkpoint or a weight file against the run, takes all memory, and fills
@@ -53,11 +58,13 @@ void training_start(struct training *training);
  * false if the run has one rank only. */
 bool training_end_ranks(const struct training *training, const GError *error);
 
-/* Reads the next step's micro-batches, and counts the targets of those that other ranks read.
- * data_check then says whether they are whole. */
-void training_read(struct training *training);
+/* Reads the micro-batches of the step that is `later` steps after the next one, and counts the
+ * targets of those that other ranks read. data_check then says whether they are whole. */
+void training_read(struct training *training, uint64_t later);
+/* Makes what has been read last the micro-batches of the next step. */
+void training_turn(struct training *training);
 
-/* Runs one step on what training_read has read, with the schedule's learning rate. If the loss or
+/* Runs the next step on its micro-batches, with the schedule's learning rate. If the loss or
  * the gradient is not finite, weights saved after the update would be useless. With clipping, the
  * norm is known before the update. Then a gradient that is not finite skips the step: nothing but
  * state.step changes, and *skipped becomes a text that names the first operator that left it, freed

@@ -145,6 +145,33 @@ static void test_other_folder(struct run_folder *folder, gconstpointer data)
     saved_must_be_same(folder, "one", "saved");
 }
 
+/* Data that change under all ranks, or under the second one alone, which has a folder of its own,
+ * end the run as they end one process: with one message, and a checkpoint of the last step. */
+static void test_changed_data(struct run_folder *folder, gconstpointer data)
+{
+    const char *changed = data;
+    static const char script[] =
+        "mkdir elsewhere; cp config.json text.txt elsewhere; : > log.jsonl; "
+        "mpirun -n 2 --oversubscribe sh -c "
+        "'test $OMPI_COMM_WORLD_RANK != 1 || test %s = text.txt || cd elsewhere; exec %s' & "
+        "until test $(wc -l < log.jsonl) -ge 20; do sleep 0.05; done; "
+        "printf 'No bottles' | dd of=%s conv=notrunc status=none; wait $!";
+    write_model(folder);
+    g_auto(GStrv) program =
+        run_folder_command(JOB "--steps 1000000 --save saved --log log.jsonl --data text.txt");
+    g_autofree char *of_rank = g_strjoinv(" ", program), *err = NULL;
+    g_autofree char *line = g_strdup_printf(script, changed, of_rank, changed);
+    char *command[] = {(char *)"/bin/sh", (char *)"-c", line, NULL};
+    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, &err), ==, 1);
+    g_assert_cmpuint(launch_count_messages(err), ==, 1);
+    run_folder_expect(err, "text.txt: has been changed while it is read");
+    g_assert_true((strstr(err, "rank 1 on ") != NULL) == g_str_has_prefix(changed, "elsewhere"));
+    g_autoptr(GArray) steps = run_folder_log(folder, "log.jsonl", "step");
+    json_t *state = run_folder_json(folder, "saved/trainer.json");
+    g_assert_cmpuint((guint)json_integer_value(json_object_get(state, "step")), ==, steps->len);
+    json_decref(state);
+}
+
 /* Adapters have one file, whoever trains, and go on with any number of ranks or stages. The first
  * rank merges what all have. */
 static void test_adapters(struct run_folder *folder, gconstpointer data)
@@ -200,6 +227,7 @@ int main(int argc, char **argv)
     add("/ranks-saving/replaced", NULL, test_replaced);
     add("/ranks-saving/adapters", NULL, test_adapters);
     add("/ranks-saving/cannot-write", NULL, test_cannot_write);
+    add("/ranks-saving/changed-data", PICK("text.txt", "elsewhere/text.txt"), test_changed_data);
     add("/ranks-saving/other-folder", NULL, test_other_folder);
     add("/ranks-saving/complete-with-all", NULL, test_complete_with_all);
     return g_test_run();
