@@ -4,6 +4,7 @@
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/program.h"
+#include "cli/progress.h"
 #include "models/tokenizer.h"
 
 #include <errno.h>
@@ -114,7 +115,16 @@ static bool decode(const struct tokenizer *tokenizer, const char *numbers, GErro
     return text;
 }
 
-static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
+/* What a signal ends leaves no unfinished file. */
+static void write_all(const struct tokenizer *tokenizer, const struct tokens_arguments *a,
+                      const struct console *console, GError **error)
+{
+    struct progress *progress = progress_begin_output(console, a->output);
+    encode(tokenizer, a->files[0], a->output, error);
+    progress_end(progress);
+}
+
+static int run(void *data, const struct console *console, GError **error)
 {
     const struct tokens_arguments *a = data;
     bool one_file = a->files && !a->files[1];
@@ -125,7 +135,7 @@ static int run(void *data, G_GNUC_UNUSED const struct console *console, GError *
         if (tokenizer && a->decode)
             decode(tokenizer, a->decode, error);
         else if (tokenizer)
-            encode(tokenizer, a->files[0], a->output, error);
+            write_all(tokenizer, a, console, error);
         tokenizer_free(tokenizer);
     }
     return STATUS_DONE;

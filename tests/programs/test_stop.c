@@ -342,6 +342,30 @@ static void test_trace(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* Tokens that are interrupted leave those that were there, and nothing beside them. */
+static void test_tokens(void)
+{
+    enum { BYTES = 16 << 20 };
+    struct workshop *workshop = workshop_new();
+    g_autofree char *text = g_malloc(BYTES + 1), *before = NULL;
+    for (size_t i = 0; i < BYTES; i++)
+        text[i] = " the"[i % 4];
+    text[BYTES] = '\0';
+    workshop_write(workshop, "text.txt", text);
+    workshop_write(workshop, "tokens.bin", "old");
+    guint entries = count_entries(workshop);
+    g_autofree char *out = interrupt(workshop,
+                                     PROGRAM_DIR "/pstar-tokens --model " PROJECT_DIR
+                                                 "/tests/models/tokenizer text.txt -o tokens.bin",
+                                     SIGTERM);
+    g_assert_cmpstr(out, ==, "");
+    g_assert_cmpuint(count_entries(workshop), ==, entries);
+    g_autofree char *path = workshop_path(workshop, "tokens.bin");
+    g_assert_true(g_file_get_contents(path, &before, NULL, NULL));
+    g_assert_cmpstr(before, ==, "old");
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -356,6 +380,7 @@ int main(int argc, char **argv)
     g_test_add_func("/stop/asked", test_asked);
     g_test_add_func("/stop/asked-always", test_asked_always);
     g_test_add_func("/stop/report/terminate", test_report);
+    g_test_add_func("/stop/tokens/terminate", test_tokens);
     int status = g_test_run();
     if (made.workshop)
         workshop_free(made.workshop);
