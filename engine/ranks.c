@@ -142,9 +142,7 @@ void ranks_close(struct ranks *ranks)
 void ranks_fail(struct ranks *ranks, const char *message)
 {
     ranks = ranks_all(ranks);
-    fprintf(stderr, "pstar-run: rank %u on %s: %s\n", ranks->rank, ranks->hosts[ranks->rank],
-            message);
-    ranks->ops->fail(ranks, EXIT_FAILURE);
+    ranks->ops->fail(ranks, message);
     g_assert_not_reached();
 }
 

@@ -47,8 +47,9 @@ struct ranks_ops {
     void (*post)(struct ranks *ranks, const struct ranks_message *sends, uint32_t count);
     /* Copies what a rank has for itself, in the order of transfers. */
     void (*copy)(struct ranks *ranks, void *to, const void *from, uint64_t bytes);
-    /* Ends all ranks with the status; does not return. Any thread may call it. */
-    void (*fail)(struct ranks *ranks, int status);
+    /* Prints the message, unless another rank of the host has just failed, too, and has said why;
+     * ends all ranks with EXIT_FAILURE; does not return. Any thread may call it. */
+    void (*fail)(struct ranks *ranks, const char *message);
     /* Waits for all ranks and frees. */
     void (*close)(struct ranks *ranks);
 };
@@ -91,7 +92,8 @@ void ranks_close(struct ranks *ranks);
 void ranks_init_turns(struct ranks *ranks);
 void ranks_clear_turns(struct ranks *ranks);
 
-/* Ends all ranks after printing the message with the rank and its host. Does not return. */
+/* Ends all ranks after printing the message with the rank and its host: of several ranks of a host
+ * that fail at once, one prints its own. Does not return. */
 G_GNUC_NORETURN void ranks_fail(struct ranks *ranks, const char *message);
 
 /* Returns all ranks of which these are a part, or the ranks themselves. */

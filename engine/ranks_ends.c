@@ -1,10 +1,14 @@
 #include "engine/ranks_ends.h"
 
+#include <errno.h>
 #include <glib.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 struct ranks_ends {
@@ -88,4 +92,24 @@ void ranks_ends_say(const struct ranks_ends *ends)
                     "pstar-run: rank %u on %s has ended before the others: it was killed, or it "
                     "failed\n",
                     ends->processes[i].rank, g_get_host_name());
+}
+
+/* A name that only one process of a host can have, and that goes with it. Where none can be made,
+ * everybody speaks. */
+static bool is_first_to_fail(const struct ranks_ends *ends)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    const struct ranks_process *of = &ends->processes[0];
+    int speaker = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* stays open until the end */
+    snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "pstar-run-fails-%" PRIu64 "-%d",
+             of->space, of->number);
+    return speaker < 0 || bind(speaker, (const struct sockaddr *)&name, sizeof name) == 0 ||
+           errno != EADDRINUSE;
+}
+
+void ranks_ends_say_why(const struct ranks_ends *ends, const char *message)
+{
+    if (is_first_to_fail(ends))
+        fprintf(stderr, "pstar-run: rank %u on %s: %s\n", ends->processes[ends->own].rank,
+                g_get_host_name(), message);
 }

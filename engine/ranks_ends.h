@@ -30,4 +30,8 @@ bool ranks_ends_look(struct ranks_ends *ends);
  * speaks. */
 void ranks_ends_say(const struct ranks_ends *ends);
 
+/* Prints why this process ends the others, unless another one of the host has said before why it
+ * does: a disk or a file that is lost is lost for all at once. */
+void ranks_ends_say_why(const struct ranks_ends *ends, const char *message);
+
 #endif

@@ -31,9 +31,9 @@ static void copy(struct ranks *ranks, void *to, const void *from, uint64_t bytes
     ranks->all->ops->copy(ranks->all, to, from, bytes);
 }
 
-static void fail(struct ranks *ranks, int status)
+static void fail(struct ranks *ranks, const char *message)
 {
-    ranks->all->ops->fail(ranks->all, status);
+    ranks->all->ops->fail(ranks->all, message);
 }
 
 static const struct ranks_ops part_ops = {

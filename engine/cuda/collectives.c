@@ -61,10 +61,10 @@ static void copy(struct ranks *ranks, void *to, const void *from, uint64_t bytes
                  cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, view->stream));
 }
 
-static void fail(struct ranks *ranks, int status)
+static void fail(struct ranks *ranks, const char *message)
 {
     struct ranks *of_host = view_of(ranks)->collectives->ranks;
-    of_host->ops->fail(of_host, status);
+    of_host->ops->fail(of_host, message);
 }
 
 static const struct ranks_ops stream_ops = {.transfer = transfer, .copy = copy, .fail = fail};

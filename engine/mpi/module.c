@@ -613,17 +613,17 @@ static void mpi_post(struct ranks *ranks, const struct ranks_message *sends, uin
     hand_over(mpi_of(ranks), WORK_POST, sends, count, NULL, 0);
 }
 
-static void mpi_copy(struct ranks *ranks, void *to, const void *from, uint64_t bytes)
+static void mpi_copy(G_GNUC_UNUSED struct ranks *ranks, void *to, const void *from, uint64_t bytes)
 {
-    (void)ranks;
     memcpy(to, from, bytes);
 }
 
-static void mpi_fail(struct ranks *ranks, int status)
+static void mpi_fail(struct ranks *ranks, const char *message)
 {
     struct mpi_ranks *mpi = mpi_of(ranks);
+    ranks_ends_say_why(mpi->ends, message);
     g_mutex_lock(&mpi->lock);
-    mpi->failed = status;
+    mpi->failed = EXIT_FAILURE;
     g_cond_broadcast(&mpi->changed);
     for (;;) /* the thread ends the process */
         g_cond_wait(&mpi->changed, &mpi->lock);

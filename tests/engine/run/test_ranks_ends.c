@@ -81,11 +81,33 @@ static void test_spaces(void)
     bury(&real);
 }
 
+/* Of those that fail at once, one says why; those of another job speak for themselves. */
+static void test_why(void)
+{
+    if (!g_test_subprocess()) {
+        g_test_trap_subprocess(NULL, 0, 0);
+        g_test_trap_assert_passed();
+        g_test_trap_assert_stderr("pstar-run: rank 1 on *: the disk is gone\n"
+                                  "pstar-run: rank 3 on *: another disk is gone\n");
+        return;
+    }
+    const struct ranks_process job[] = {ranks_process_own(1)},
+                               other[] = {{.number = 1}, ranks_process_own(3)};
+    struct ranks_ends *ends = ranks_ends_new(job, G_N_ELEMENTS(job));
+    struct ranks_ends *ends_of_other = ranks_ends_new(other, G_N_ELEMENTS(other));
+    ranks_ends_say_why(ends, "the disk is gone");
+    ranks_ends_say_why(ends, "it is gone here, too");
+    ranks_ends_say_why(ends_of_other, "another disk is gone");
+    ranks_ends_free(ends);
+    ranks_ends_free(ends_of_other);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/ranks-ends/first", test_first);
     g_test_add_func("/ranks-ends/last", test_last);
     g_test_add_func("/ranks-ends/spaces", test_spaces);
+    g_test_add_func("/ranks-ends/why", test_why);
     return g_test_run();
 }
