@@ -4,6 +4,7 @@ import sys
 
 import torch
 
+from . import _session
 from ._nvtx import OPERATOR
 from ._observer import STATE_LISTS, bytes_of
 from ._uses import uses_of_saved
@@ -376,6 +377,7 @@ class Declarations:
     def remarks(self):
         """Yields what a trace of this kind cannot tell."""
         yield "FLOPs: those of matrix products, convolutions and attention alone"
+        yield from _session.remarks
         if self.observer.device.type == "meta":
             yield ("times: the meta device computes nothing; pstar-trace retime computes them for a "
                    "platform")

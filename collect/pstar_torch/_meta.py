@@ -1,7 +1,6 @@
 """Runs a training script on PyTorch's meta device, which has shapes but no memory and computes
 nothing, until a step is recorded."""
 import functools
-import importlib
 import os
 import runpy
 import sys
@@ -17,33 +16,28 @@ from . import _alone, _session
 from ._autocast import Autocast
 from ._kernels import use_gpu_kernels
 from ._rounds import Annotator
-
-
-def _holds(tensor):
-    """Whether a condition is taken to be true: all() and isfinite() are, as of numbers of a loop that
-    trains well."""
-    return getattr(tensor, "holds", False)
+from ._values import Values, chosen_places, is_drawn, moved, no_modes, program_line, values_of
 
 
 def _number(tensor):
-    """Returns what an element is taken to be. A half is neither 0 nor 1, so that programs may divide
-    by it, by 1 less it and by its logarithm."""
+    """Returns what an element of unknown value is taken to be. A half is neither 0 nor 1, so that programs may
+    divide by it, by 1 less it and by its logarithm. Of conditions, all() and isfinite() are taken to be true, as
+    of numbers of a loop that trains well."""
     if tensor.dtype == torch.bool:
-        return _holds(tensor)
+        return getattr(tensor, "holds", False)
     return 0.5 if tensor.is_floating_point() or tensor.is_complex() else 1
 
 
 def _values(tensor):
-    """Returns a tensor in memory with made-up elements."""
-    return torch.full(tensor.shape, _number(tensor), dtype=tensor.dtype, device="cpu")
+    """Returns a tensor in memory with the elements as far as they are known, and others that are made up."""
+    values = values_of(tensor)
+    if values is None:
+        return torch.full(tensor.shape, _number(tensor), dtype=tensor.dtype, device="cpu")
+    return values.clone()
 
 
-_VALUES = {"item": _number, "__float__": lambda tensor: float(_number(tensor)),
-           "__format__": lambda tensor, form: format(_number(tensor), form),
-           "__int__": lambda tensor: 1, "__index__": lambda tensor: 1, "__bool__": _holds,
-           "tolist": lambda tensor: _values(tensor).tolist(),
-           "numpy": lambda tensor, **_: _values(tensor).numpy(),
-           "__array__": lambda tensor, *_: _values(tensor).numpy()}
+_VALUES = {"item", "__float__", "__format__", "__int__", "__index__", "__bool__", "tolist", "numpy", "__array__"}
+_FACTORS = {"alpha", "beta", "value"}  # which operators read, where they are tensors
 _MOVES = {"to", "cuda", "cpu", "xpu", "type"}
 
 
@@ -68,6 +62,10 @@ class _Lacking(NotImplementedError):
     """An operator has no kernel on the meta device."""
 
 
+def _lacks_kernel(error):
+    return isinstance(error, NotImplementedError) or "meta tensor" in str(error)
+
+
 class _OnMeta(TorchFunctionMode):
     """Puts every tensor on the meta device, whatever device the program asks for. Values that the
     program reads are made up."""
@@ -84,31 +82,60 @@ class _OnMeta(TorchFunctionMode):
         first = arguments[0] if arguments else None
         if isinstance(first, torch.Tensor) and first.device.type == "meta":
             if name in _VALUES:
-                return _VALUES[name](*arguments, **keywords)
+                return self.read(name, first, arguments[1:] if name == "__format__" else ())
             if name in ("cuda", "cpu", "xpu", "pin_memory"):
                 return first
         if name == "_pack_padded_sequence":
             padded, _, batch_first = arguments
             arguments = (padded, _full_lengths(padded, batch_first), batch_first)
+        if name in ("__getitem__", "__setitem__"):
+            arguments = (first, chosen_places(arguments[1]), *arguments[2:])
         if name in _MOVES:
             arguments = tuple("meta" if _is_device(value) else value for value in arguments)
         if keywords.get("device") is not None:
             keywords["device"] = "meta"
         keywords.pop("pin_memory", None)
+        keywords.update((key, _values(value).item()) for key, value in keywords.items()
+                        if key in _FACTORS and isinstance(value, torch.Tensor) and value.is_meta)
         arguments, keywords = self.autocast.arguments(name, arguments, keywords)
+        return self.call(function, name, arguments, keywords)
+
+    def read(self, name, tensor, arguments):
+        """Returns what the program reads of a tensor."""
+        if is_drawn(tensor) and name != "__format__":
+            self.remark_drawn()
+        with no_modes():
+            values = _values(tensor)
+            if name == "__array__":
+                return values.numpy()
+            return getattr(values, name)(*arguments)
+
+    def remark_drawn(self):
+        """Remembers which line of the program decides by numbers that are drawn. What PyTorch's own modules read
+        are seeds, and checks of arguments."""
+        place = program_line(sys._getframe(3))
+        if place is not None:
+            _session.remark(f"drawn numbers: {place} reads some; here fractions are in the middle of their range and "
+                            "integers at its end, so the step takes the likelier branches and the longest lengths")
+
+    def call(self, function, name, arguments, keywords):
+        values = Values(function, name, arguments, keywords)
         try:
             result = function(*arguments, **keywords)
         except RuntimeError as error:
-            if not isinstance(error, NotImplementedError) and "called on meta tensors" not in str(error):
+            if not _lacks_kernel(error):
                 raise
-            raise _Lacking(f"{resolve_name(function) or name} does not run on the meta device; "
-                           f"record the loop on a device instead: {_first_sentence(error)}") from error
+            if values.complete:
+                return values.instead()
+            raise _Lacking(f"{resolve_name(function) or name} does not run on the meta device; record the loop "
+                           f"on a device instead: {_first_sentence(error)}") from error
         if isinstance(result, torch.Tensor) and name in ("all", "_is_all_true", "isfinite"):
             result.holds = True
+        values.follow(result)
+        first = arguments[0] if arguments else None
         if isinstance(result, torch.Tensor) and result.device.type != "meta" and \
                 not (isinstance(first, torch.Tensor) and name != "to"):
-            return nn.Parameter(result.to("meta"), result.requires_grad) \
-                if isinstance(result, nn.Parameter) else result.to("meta")
+            return moved(result)
         return result
 
 
@@ -128,23 +155,26 @@ def _keep_within(mode):
 
 
 def _allow_fused():
-    """Lets fused optimizers be made. Their kernels know no meta device, so they step as others do."""
+    """Lets optimizers be made that only devices have. Fused kernels know no meta device, so they step as others
+    do; those that may be captured keep what they count on the device."""
     def unfuse(optimizer, *_):
         for group in optimizer.param_groups:
             if group.get("fused"):
                 group["fused"] = False
 
-    for name in ("adagrad", "adam", "sgd"):
-        module = importlib.import_module(f"torch.optim.{name}")
+    for module in [module for name, module in sys.modules.items() if name.startswith("torch.optim.")]:
         if hasattr(module, "_device_dtype_check_for_fused"):
             module._device_dtype_check_for_fused = lambda *_, **__: None
+        if hasattr(module, "_get_capturable_supported_devices"):
+            module._get_capturable_supported_devices = lambda *_, **__: ["meta"]
+    torch.nn.utils.clip_grad._device_has_foreach_support = lambda _: True
     optimizers.register_optimizer_step_pre_hook(unfuse)
 
 
 def _take_arrays():
     """Puts tensors that a program makes of NumPy's arrays on the meta device, too."""
     original = torch.from_numpy
-    torch.from_numpy = functools.wraps(original)(lambda array: original(array).to("meta"))
+    torch.from_numpy = functools.wraps(original)(lambda array: moved(original(array)))
 
 
 def _ignore_compile():

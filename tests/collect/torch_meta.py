@@ -56,7 +56,8 @@ for _ in range(5):
     torch.nonzero(layer(torch.ones(2, 4))).sum()
 """
 # Its kernel reads values.
-READING = LACKING.replace("torch.nonzero(layer(torch.ones(2, 4)))", "torch.nn.functional.one_hot(torch.arange(4))")
+READING = LACKING.replace("torch.nonzero(layer(torch.ones(2, 4)))",
+                          "torch.nn.functional.one_hot(layer(torch.ones(2, 4)).argmax(-1))")
 # A GradScaler, which would skip steps whose made-up gradients seem to overflow, and an exit at the end.
 SCALED = """
 import sys

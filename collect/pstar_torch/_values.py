@@ -1,0 +1,229 @@
+"""What small tensors of the meta device would hold: constants, numbers that are drawn, and what is computed of them.
+Programs decide by such numbers which layers run, how long sequences are, and at what rate they learn."""
+import contextlib
+import pathlib
+
+import torch
+
+from ._observer import FILLS, tensors_in
+
+_MOST = {True: 1 << 12, False: 1 << 20}  # elements of a tensor whose values are kept: of fractions, of integers
+_MAKERS = {"arange", "as_tensor", "empty", "empty_strided", "eye", "full", "linspace", "logspace", "ones", "rand",
+           "randint", "randn", "range", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"}
+
+
+def _last_of(arguments, keywords):
+    """Returns the largest integer that randint or random_ may draw; None if its range has no end."""
+    numbers = [value for value in arguments if type(value) is int]
+    end = keywords.get("high", keywords.get("to", numbers[-1] if numbers else None))
+    return None if end is None else end - 1
+
+
+def _middle_of(arguments, keywords):
+    """Returns the mean of what uniform_ draws."""
+    begin = arguments[1] if len(arguments) > 1 else keywords.get("from", 0.0)
+    end = arguments[2] if len(arguments) > 2 else keywords.get("to", 1.0)
+    return (begin + end) / 2
+
+
+def _likely(arguments, keywords):
+    """Returns what Bernoulli draws more often."""
+    share = arguments[1] if len(arguments) > 1 else keywords.get("p", arguments[0])
+    return share > 0.5 if isinstance(share, torch.Tensor) else float(share > 0.5)
+
+
+# What stands for a drawn number, so that the step is the same each time, takes the likelier branch of a
+# condition, and has the longest sequence.
+_DRAWN = {"rand": lambda *_: 0.5, "rand_like": lambda *_: 0.5, "randn": lambda *_: 0.5,
+          "randn_like": lambda *_: 0.5, "uniform_": _middle_of, "normal_": lambda *_: 0.5,
+          "randint": _last_of, "randint_like": _last_of, "random_": _last_of,
+          "bernoulli": _likely, "bernoulli_": _likely}
+
+
+class _Group:
+    """Tensors that share bytes, and when their values were last known."""
+
+    def __init__(self, version, drawn):
+        self.version, self.drawn = version, drawn
+
+
+class _Known:
+    def __init__(self, values, group):
+        self.values, self.group = values, group
+
+
+def _known(tensor):
+    """Returns what is known of a tensor; None if nothing is, or if something unseen has written it since."""
+    if not tensor.is_meta:
+        return _Known(tensor.detach(), _Group(None, False)) if _is_small(tensor) else None
+    known = getattr(tensor, "pstar_known", None)
+    return known if known is not None and known.group.version == tensor._version else None
+
+
+def values_of(tensor):
+    """Returns a tensor's values in memory; None if they are unknown."""
+    known = _known(tensor)
+    return None if known is None else known.values
+
+
+def is_drawn(tensor):
+    """Whether known values depend on numbers that were drawn."""
+    known = _known(tensor)
+    return known is not None and known.group.drawn
+
+
+def _forget(tensor):
+    vars(tensor).pop("pstar_known", None)
+
+
+def _is_small(tensor):
+    floats = tensor.is_floating_point() or tensor.is_complex()
+    return tensor.layout == torch.strided and tensor.numel() <= _MOST[floats] and not tensor.is_inference()
+
+
+def set_values(tensor, values, drawn=False):
+    """Notes what a new tensor of the meta device would hold."""
+    if _is_small(tensor):
+        tensor.pstar_known = _Known(values, _Group(tensor._version, drawn))
+
+
+@contextlib.contextmanager
+def no_modes():
+    """Lets no mode see what is computed, and casts nothing."""
+    with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        before = torch.is_autocast_enabled("cpu")
+        torch.set_autocast_enabled("cpu", False)
+        try:
+            yield
+        finally:
+            torch.set_autocast_enabled("cpu", before)
+
+
+class Values:
+    """One call of a function: computes in memory what it does to tensors whose values are known."""
+
+    def __init__(self, function, name, arguments, keywords):
+        self.function, self.name = function, name
+        self.arguments, self.keywords = arguments, keywords
+        given = list(tensors_in([arguments, keywords]))
+        self.known = {id(tensor): (tensor, _known(tensor)) for tensor in given}
+        self.shaped = (name in FILLS or name.endswith("_like") or name.startswith("new_")) and \
+            all(self.known[id(tensor)][1] for tensor in given[1:])  # only the shape of the first one matters
+        self.complete = bool(given) and all(known is not None for _, known in self.known.values())
+        self.applies = self.complete or self.shaped or name in _MAKERS
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            self.applies = self.complete = False
+        elif function in (torch.Tensor.data.__get__, torch.Tensor.data.__set__) or name == "set_":
+            self.applies = self.complete = False
+            _forget(given[0])  # it is written through `data` without a new version
+
+    def in_memory(self, value):
+        if isinstance(value, torch.Tensor):
+            _, known = self.known[id(value)]
+            return torch.empty(value.shape, dtype=value.dtype, device="cpu") if known is None else known.values
+        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+            return type(value)(map(self.in_memory, value))
+        if isinstance(value, dict):
+            return {key: self.in_memory(part) for key, part in value.items()}
+        if isinstance(value, torch.device) or isinstance(value, str) and value == "meta":
+            return "cpu"
+        return value
+
+    def compute(self):
+        """Returns the function's result in memory."""
+        with no_modes():
+            arguments, keywords = self.in_memory(self.arguments), self.in_memory(self.keywords)
+            result = self.function(*arguments, **keywords)
+            stand_in = _DRAWN[self.name](arguments, keywords) if self.name in _DRAWN else None
+            if stand_in is not None:
+                (result.copy_ if isinstance(stand_in, torch.Tensor) else result.fill_)(stand_in)
+        return result
+
+    def follow(self, result):
+        """Computes after the function has run on the meta device, and notes the values."""
+        results = list(tensors_in(result))
+        written = [(given, known) for given, known in self.known.values()
+                   if known and given.is_meta and given._version != known.group.version]
+        on_meta = written or any(tensor.is_meta for tensor in results)
+        if not self.applies or not on_meta or not all(map(_is_small, results)):
+            return
+        if self.shaped and not self.complete and not all(_is_small(tensor) for tensor, _ in self.known.values()):
+            return
+        try:
+            found = list(tensors_in(self.compute()))
+        except Exception:  # whatever it is, the values are unknown
+            return
+        drawn = self.name in _DRAWN or self.is_drawn()
+        for given, known in written:
+            known.group.version, known.group.drawn = given._version, drawn
+        if [(tensor.shape, tensor.dtype) for tensor in results] == [(some.shape, some.dtype) for some in found]:
+            for tensor, values in zip(results, found):
+                self.note(tensor, values, drawn)
+
+    def is_drawn(self):
+        return any(known and known.group.drawn for _, known in self.known.values())
+
+    def note(self, tensor, values, drawn):
+        """Notes the values of a result, which may share the bytes of what was given."""
+        key = values.untyped_storage()._cdata
+        for given, known in self.known.values():
+            if given.is_meta and known and known.values.untyped_storage()._cdata == key:
+                tensor.pstar_known = _Known(values, known.group)
+                return
+        if tensor.is_meta:
+            set_values(tensor, values, drawn)
+
+    def instead(self):
+        """Returns the result on the meta device of a function that cannot run there, where all that it reads is
+        known."""
+        result = self.compute()
+        for given, known in self.known.values():
+            if result is known.values:  # of an operator that writes what is given
+                return given
+        return _on_meta(result, self.is_drawn())
+
+
+def moved(tensor):
+    """Returns a tensor on the meta device for one in memory."""
+    if tensor.layout != torch.strided:
+        return tensor.to("meta")
+    result = torch.empty_like(tensor, device="meta", requires_grad=tensor.requires_grad)
+    set_values(result, tensor.detach())
+    return torch.nn.Parameter(result, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else result
+
+
+def program_line(frame):
+    """Returns the file and line of the program that called; None if PyTorch did."""
+    path = frame.f_code.co_filename
+    if pathlib.Path(torch.__file__).parent in pathlib.Path(path).parents:
+        return None
+    return f"{path}, line {frame.f_lineno}"
+
+
+def _on_meta(result, drawn):
+    if isinstance(result, torch.Tensor):
+        tensor = torch.empty_like(result, device="meta")
+        set_values(tensor, result, drawn)
+        return tensor
+    if isinstance(result, tuple):
+        return tuple(_on_meta(part, drawn) for part in result)
+    return result
+
+
+def chosen_places(index):
+    """Returns an index in which the places where masks hold stand for the masks, as far as these are known."""
+    if isinstance(index, tuple):
+        return tuple(place for part in index for place in _places(part))
+    places = _places(index)
+    return places[0] if len(places) == 1 else tuple(places)
+
+
+def _places(part):
+    if not isinstance(part, torch.Tensor) or not part.is_meta or part.dtype != torch.bool or part.dim() == 0:
+        return [part]
+    values = values_of(part)
+    if values is None:
+        return [part]
+    with no_modes():
+        places = values.nonzero(as_tuple=True)
+    return list(_on_meta(places, is_drawn(part)))
