@@ -15,6 +15,7 @@ from torch.utils import checkpoint as checkpoints
 from . import _alone, _session
 from ._autocast import Autocast
 from ._kernels import use_gpu_kernels
+from ._leaving import let_saved_leave
 from ._rounds import Annotator
 from ._values import Values, chosen_places, is_drawn, moved, no_modes, program_line, values_of
 
@@ -218,6 +219,7 @@ def run(arguments):
     _ignore_compile()
     _disable_scalers()
     use_gpu_kernels()
+    let_saved_leave()
     torch.set_default_device("meta")
     _alone.pretend_gpu()
     _alone.pretend_rank()

@@ -46,6 +46,28 @@ for _ in range(5):
     optimizer.zero_grad()
 """
 ELEMENTS = ROWS * WIDTH
+# Layers whose activations wait on the host for backward.
+LEAVING = f"""
+import torch
+from torch import nn
+from torch.autograd import graph
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear({WIDTH}, {WIDTH}), nn.GELU())
+    def forward(self, x):
+        with HOOKS:
+            return self.inner(x)
+model = nn.Sequential(*(Layer() for _ in range(4)))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(5):
+    model(torch.ones({32 * ROWS}, {WIDTH}, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+HOOKS = ("graph.save_on_cpu()", "graph.save_on_cpu(pin_memory=True)",
+         "graph.saved_tensors_hooks(lambda t: (t.device, t.to('cpu')), lambda t: t[1].to(t[0]))",
+         "graph.saved_tensors_hooks(lambda t: torch.empty(t.shape, device='cpu').copy_(t), lambda t: t.cuda())")
 
 
 def kept(folder, programs, norm, drop, again=False):
@@ -53,6 +75,18 @@ def kept(folder, programs, norm, drop, again=False):
     text = SCRIPT.replace("NORM", norm).replace("DROP", drop).replace("AGAIN", str(again))
     trace = recorded(folder, programs, "kernels", text)
     return collections.Counter(nbytes for _, nbytes, _, _, saved in trace.buffers if saved), trace
+
+
+def check_leaving(folder, programs):
+    """What the program keeps on the host is not on the device, and comes back one layer at a time."""
+    nbytes = 4 * 32 * ELEMENTS
+    stays = max(recorded(folder, programs, "leaving", LEAVING.replace("HOOKS", "torch.enable_grad()")).non_model)
+    check(stays >= 8 * nbytes, f"{stays} bytes stay")
+    for hooks in HOOKS:
+        trace = recorded(folder, programs, "leaving", LEAVING.replace("HOOKS", hooks))
+        check(max(trace.non_model) < 5.1 * nbytes, f"{hooks}: {max(trace.non_model)} bytes stay, of {nbytes}")
+        host = 8 * nbytes + 3 * 4 * WIDTH * WIDTH  # inputs of eight functions, and three weights
+        check(f"on cpu: {host} bytes" in trace.meta["unknown"], f"{hooks}: {trace.meta['unknown']}, not {host}")
 
 
 def main():
@@ -72,6 +106,7 @@ def main():
         again, recomputed = kept(folder, programs, norm, drop, again=True)
         check(4 * ELEMENTS not in again and again[ELEMENTS] == 2, f"with a layer that runs again {again} are kept")
         check(max(recomputed.non_model) < max(whole.non_model) + 3 * ELEMENTS, "a layer that runs again keeps more")
+        check_leaving(folder, programs)
     return 0
 
 
