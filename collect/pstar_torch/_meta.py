@@ -172,10 +172,21 @@ def _allow_fused():
     optimizers.register_optimizer_step_pre_hook(unfuse)
 
 
-def _take_arrays():
-    """Puts tensors that a program makes of NumPy's arrays on the meta device, too."""
-    original = torch.from_numpy
-    torch.from_numpy = functools.wraps(original)(lambda array: moved(original(array)))
+def _take_memory():
+    """Puts tensors on the meta device, too, that a program makes of NumPy's arrays or by torch.Tensor(), which knows
+    no default device."""
+    from_numpy, make, register = torch.from_numpy, nn.Parameter.__new__, nn.Module.register_buffer
+    torch.from_numpy = functools.wraps(from_numpy)(lambda array: moved(from_numpy(array)))
+
+    @functools.wraps(make)
+    def parameter(kind, data=None, requires_grad=True):
+        return make(kind, data if data is None or data.is_meta else moved(data), requires_grad)
+
+    @functools.wraps(register)
+    def buffer(module, name, tensor, *arguments, **keywords):
+        return register(module, name, tensor if tensor is None or tensor.is_meta else moved(tensor), *arguments,
+                        **keywords)
+    nn.Parameter.__new__, nn.Module.register_buffer = parameter, buffer
 
 
 def _ignore_compile():
@@ -215,7 +226,7 @@ def run(arguments):
     _session.ends_program = True
     Annotator()
     _allow_fused()
-    _take_arrays()
+    _take_memory()
     _ignore_compile()
     _disable_scalers()
     use_gpu_kernels()

@@ -185,11 +185,11 @@ class Values:
 
 def moved(tensor):
     """Returns a tensor on the meta device for one in memory."""
-    if tensor.layout != torch.strided:
-        return tensor.to("meta")
-    result = torch.empty_like(tensor, device="meta", requires_grad=tensor.requires_grad)
+    result = tensor.to("meta")
+    if isinstance(tensor, torch.nn.Parameter):
+        result = torch.nn.Parameter(result, tensor.requires_grad)
     set_values(result, tensor.detach())
-    return torch.nn.Parameter(result, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else result
+    return result
 
 
 def program_line(frame):

@@ -110,6 +110,23 @@ for step in range(6):
     optimizer.step()
     optimizer.zero_grad()
 """
+# torch.Tensor() makes tensors in memory, whatever the default device is.
+IN_MEMORY = HEAD + """
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.Tensor(16).fill_(1.0))
+        self.register_buffer("shift", torch.Tensor(16).zero_())
+        assert self.scale.is_meta and self.shift.tolist() == [0.0] * 16
+    def forward(self, x):
+        return x * self.scale + self.shift
+model = nn.Sequential(Scaled(), nn.Linear(16, 16))
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(6):
+    model(torch.ones(8, 16)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 
 
 def run(folder, programs, name, text):
@@ -147,12 +164,22 @@ def check_chance(folder, programs):
     check(found == 4 and "depth.py, line 9 reads some" in errors, f"{found} layers: {errors}")
 
 
+def check_memory(folder, programs):
+    """Parameters and buffers that were made in memory lie on the device."""
+    trace, _ = run(folder, programs, "memory", IN_MEMORY)
+    uses = {(trace.operators[moment][0], kind) for moment, tensor, kind, _ in trace.accesses
+            if trace.names[tensor] == "0.scale"}
+    check(uses >= {("forward 0", "param"), ("backward 0", "grad")}, f"the uses of the scale are {uses}")
+    check("on cpu" not in trace.meta["unknown"], trace.meta["unknown"])
+
+
 def main():
     programs = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         check_values(pathlib.Path(folder), programs)
         check_rates(pathlib.Path(folder), programs)
         check_chance(pathlib.Path(folder), programs)
+        check_memory(pathlib.Path(folder), programs)
     return 0
 
 
