@@ -92,8 +92,8 @@ def pretend_gpu():
     torch.Tensor.record_stream = lambda *_: None
 
 
-class _Replica(nn.Module):
-    """Stands for FullyShardedDataParallel. The step is recorded as one rank's that shares nothing."""
+class FullyShardedDataParallel(nn.Module):
+    """Stands for PyTorch's class. The step is recorded as one rank's that shares nothing."""
 
     def __init__(self, module, *_, **__):
         super().__init__()
@@ -112,16 +112,15 @@ class _Replica(nn.Module):
         return nn.utils.clip_grad_norm_(self.parameters(), max_norm, norm_type)
 
 
-class _Replicated(_Replica):
-    """Stands for DistributedDataParallel, which has each gradient in a bucket, too."""
+class DistributedDataParallel(FullyShardedDataParallel):
+    """Stands for PyTorch's class, which has each gradient in a bucket, too."""
 
     def __init__(self, module, *_, gradient_as_bucket_view=False, **__):
         super().__init__(module)
         nbytes = sum(parameter.numel() * parameter.element_size()
                      for parameter in module.parameters() if parameter.requires_grad)
         if not gradient_as_bucket_view:
-            print(f"pstar_torch: DistributedDataParallel has buckets of {nbytes} bytes beside the gradients, which "
-                  "are not counted: gradient_as_bucket_view=True spares them", file=sys.stderr)
+            self.register_buffer("buckets", torch.empty(nbytes, dtype=torch.uint8, device="meta"), persistent=False)
 
 
 class _Mesh:
@@ -162,7 +161,7 @@ def _pretend_group():
     """Lets the program join a group of one rank, whose collectives leave tensors as they are."""
     from torch.distributed import device_mesh, fsdp
     from torch.testing._internal.distributed import fake_pg
-    fsdp.FullyShardedDataParallel = _Replica
+    fsdp.FullyShardedDataParallel = FullyShardedDataParallel
     fsdp.fully_shard = _shard_nothing
     torch.distributed.init_device_mesh = device_mesh.init_device_mesh = _Mesh
     initialize = torch.distributed.init_process_group
@@ -189,7 +188,8 @@ def _answer_environment():
 def pretend_rank():
     """Lets a program that a launcher should start on several ranks run as the only one."""
     _answer_environment()
-    nn.parallel.DistributedDataParallel = nn.parallel.distributed.DistributedDataParallel = _Replicated
+    nn.parallel.DistributedDataParallel = nn.parallel.distributed.DistributedDataParallel = \
+        DistributedDataParallel
     torch.multiprocessing.spawn = _spawn
     if torch.distributed.is_available():
         _pretend_group()
