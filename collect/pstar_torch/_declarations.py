@@ -412,8 +412,19 @@ class Declarations:
                 elsewhere[device] = elsewhere.get(device, 0) + storage.nbytes
         for device, nbytes in elsewhere.items():
             yield f"non-model data on {device}: {nbytes} bytes over the iteration"
+        yield from self.loose_tensors()
         if self.observer.device.type == "cuda":
             yield "library_bytes: what the driver and libraries hold"
             if torch.cuda.get_allocator_backend() == "native":
                 yield ("addresses: PyTorch's native allocator shows the driver segments and not "
                        "tensors; pstar-collect --visible-tensors switches to one that shows each")
+
+    def loose_tensors(self):
+        """Names what may be data, which is not counted. Little is not worth a word."""
+        rest = self.observer.loose.rest
+        if rest * 100 > sum(self.observer.widths["param"].values()):
+            line = (f"other tensors: {rest} bytes that no operator of the step uses, as those of data; they are "
+                    "not counted, and belong to the device only if the program puts them there")
+            yield line
+            if self.observer.device.type == "meta":
+                print(f"pstar_torch: {line}", file=sys.stderr)

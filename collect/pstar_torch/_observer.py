@@ -1,12 +1,13 @@
 """The observed iteration: a dispatch mode that sees every ATen operator."""
 import contextlib
 import functools
-import gc
 import weakref
 
 import torch
 from torch.autograd import graph
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from ._beside import Loose, other_modules
 
 STATE_LISTS = ("exp_avg", "exp_avg_sq", "master")  # the optimizer's states, in its order
 FILLS = {"zero_", "fill_"}
@@ -155,12 +156,13 @@ class Observer(TorchDispatchMode):
         devices = [p[0].device for _, p in self.tensors for _ in range(p[0].numel() > 0)]
         self.device = max(set(devices), key=devices.count) if devices else torch.device("cpu")
         self.fix_other_modules()
+        self.loose = Loose(self)
 
     def fix_other_modules(self):
         """Counts what modules beside the model hold on its device: teachers, reference models,
         moving averages. They may do nothing within the iteration, and are there all the same."""
         known = {storage for _, *storages in self.fixed for storage in storages}
-        for module in _other_modules(self.session.model):
+        for module in other_modules(self.session.model):
             storages = []
             for tensor in (*module.parameters(), *module.buffers()):
                 storage = self.claim(tensor, "fixed") if tensor.device == self.device else None
@@ -386,6 +388,7 @@ class Observer(TorchDispatchMode):
             for parameter in parameters:
                 self.on_gradient(index, parameter)
                 self.versions[id(parameter)] = _version(parameter.grad)
+        self.loose.fix()
         self.states = {}   # list: the states' names in the optimizers
         others = {}        # by name: states that no list has
         for index, key, state, kind in self.find_states():
@@ -434,15 +437,6 @@ def with_inner(optimizers):
     inner = [value for optimizer in optimizers for value in vars(optimizer).values()
              if issubclass(type(value), torch.optim.Optimizer)]
     return list({id(optimizer): optimizer for optimizer in (*optimizers, *inner)}.values())
-
-
-def _other_modules(model):
-    """Returns the modules that neither the model nor another module has."""
-    own = {id(module) for module in model.modules()}
-    others = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)
-              and id(found) not in own]
-    inner = {id(child) for module in others for child in module.children()}
-    return [module for module in others if id(module) not in inner]
 
 
 def pop_mode(mode):
