@@ -1,5 +1,6 @@
 """Runs a training script on PyTorch's meta device, which has shapes but no memory and computes
 nothing, until a step is recorded."""
+import collections
 import functools
 import os
 import runpy
@@ -39,6 +40,7 @@ def _values(tensor):
 
 _VALUES = {"item", "__float__", "__format__", "__int__", "__index__", "__bool__", "tolist", "numpy", "__array__"}
 _FACTORS = {"alpha", "beta", "value"}  # which operators read, where they are tensors
+_MOST_READS = 50000  # more than layers and micro-batches of a few steps
 _MOVES = {"to", "cuda", "cpu", "xpu", "type"}
 
 
@@ -74,6 +76,7 @@ class _OnMeta(TorchFunctionMode):
     def __init__(self):
         super().__init__()
         self.autocast = Autocast()
+        self.reads = collections.Counter()  # of drawn numbers, by the line of the program
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
         keywords = dict(keywords or {})
@@ -115,6 +118,10 @@ class _OnMeta(TorchFunctionMode):
         """Remembers which line of the program decides by numbers that are drawn. What PyTorch's own modules read
         are seeds, and checks of arguments."""
         place = program_line(sys._getframe(3))
+        self.reads[place] += 1
+        if self.reads[place] == _MOST_READS and place is not None:
+            raise _Lacking(f"{place} reads drawn numbers for the {_MOST_READS}th time, as a loop may that waits for "
+                           "others: on the meta device they are always the same; record the loop on a device instead")
         if place is not None:
             _session.remark(f"drawn numbers: {place} reads some; here fractions are in the middle of their range and "
                             "integers at its end, so the step takes the likelier branches and the longest lengths")

@@ -127,6 +127,8 @@ for step in range(6):
     optimizer.step()
     optimizer.zero_grad()
 """
+# Ends elsewhere, but not where all numbers are the same.
+WAITING = HEAD + "while torch.rand(1) > 0.3:\n    pass\n"
 
 
 def run(folder, programs, name, text):
@@ -162,6 +164,9 @@ def check_chance(folder, programs):
     trace, errors = run(folder, programs, "depth", DEPTH)
     found = sum(name.startswith("forward") and name.endswith("inner") for name, *_ in trace.operators)
     check(found == 4 and "depth.py, line 9 reads some" in errors, f"{found} layers: {errors}")
+    (folder / "waiting.py").write_text(WAITING)
+    status, _, errors = plan(programs, folder, "waiting.py")
+    check(status == 1 and "waiting.py, line 3 reads drawn numbers for the 50000th" in errors, f"{status}: {errors}")
 
 
 def check_memory(folder, programs):
