@@ -7,37 +7,52 @@ import torch
 
 from ._observer import FILLS, tensors_in
 
-_MOST = {True: 1 << 12, False: 1 << 20}  # elements of a tensor whose values are kept: of fractions, of integers
+_MOST = 1 << 20  # elements of a tensor whose values are kept
 _MAKERS = {"arange", "as_tensor", "empty", "empty_strided", "eye", "full", "linspace", "logspace", "ones", "rand",
            "randint", "randn", "range", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"}
 
 
-def _last_of(arguments, keywords):
+def _spread(result):
+    """Returns fractions that are spread evenly over the interval from 0 to 1, in each part of a tensor, too. The
+    first one is in the middle."""
+    places = torch.arange(result.numel(), dtype=torch.float64).view(result.shape)
+    return (0.5 + 0.6180339887498949 * places).frac().clamp(max=0.99)
+
+
+def _half(*_):
+    return 0.5
+
+
+def _last(_, arguments, keywords):
     """Returns the largest integer that randint or random_ may draw; None if its range has no end."""
     numbers = [value for value in arguments if type(value) is int]
     end = keywords.get("high", keywords.get("to", numbers[-1] if numbers else None))
     return None if end is None else end - 1
 
 
-def _middle_of(arguments, keywords):
-    """Returns the mean of what uniform_ draws."""
+def _fractions(result, *_):
+    return _spread(result)
+
+
+def _between(result, arguments, keywords):
+    """Returns what stands for the numbers of uniform_."""
     begin = arguments[1] if len(arguments) > 1 else keywords.get("from", 0.0)
     end = arguments[2] if len(arguments) > 2 else keywords.get("to", 1.0)
-    return (begin + end) / 2
+    return begin + (end - begin) * _spread(result)
 
 
-def _likely(arguments, keywords):
-    """Returns what Bernoulli draws more often."""
+def _chosen(result, arguments, keywords):
+    """Returns what stands for the numbers of Bernoulli, who draws 1 with this probability. Of few elements, the
+    likelier number."""
     share = arguments[1] if len(arguments) > 1 else keywords.get("p", arguments[0])
-    return share > 0.5 if isinstance(share, torch.Tensor) else float(share > 0.5)
+    return (_spread(result) < share).to(result.dtype)
 
 
-# What stands for a drawn number, so that the step is the same each time, takes the likelier branch of a
-# condition, and has the longest sequence.
-_DRAWN = {"rand": lambda *_: 0.5, "rand_like": lambda *_: 0.5, "randn": lambda *_: 0.5,
-          "randn_like": lambda *_: 0.5, "uniform_": _middle_of, "normal_": lambda *_: 0.5,
-          "randint": _last_of, "randint_like": _last_of, "random_": _last_of,
-          "bernoulli": _likely, "bernoulli_": _likely}
+# What stands for drawn numbers, so that the step is the same each time, takes the likelier branch of a condition,
+# has the longest sequence, and masks the share of elements that it should.
+_DRAWN = {"rand": _fractions, "rand_like": _fractions, "uniform_": _between, "randn": _half, "randn_like": _half,
+          "normal_": _half, "randint": _last, "randint_like": _last, "random_": _last, "bernoulli": _chosen,
+          "bernoulli_": _chosen}
 
 
 class _Group:
@@ -77,8 +92,7 @@ def _forget(tensor):
 
 
 def _is_small(tensor):
-    floats = tensor.is_floating_point() or tensor.is_complex()
-    return tensor.layout == torch.strided and tensor.numel() <= _MOST[floats] and not tensor.is_inference()
+    return tensor.layout == torch.strided and tensor.numel() <= _MOST and not tensor.is_inference()
 
 
 def set_values(tensor, values, drawn=False):
@@ -134,7 +148,7 @@ class Values:
         with no_modes():
             arguments, keywords = self.in_memory(self.arguments), self.in_memory(self.keywords)
             result = self.function(*arguments, **keywords)
-            stand_in = _DRAWN[self.name](arguments, keywords) if self.name in _DRAWN else None
+            stand_in = _DRAWN[self.name](result, arguments, keywords) if self.name in _DRAWN else None
             if stand_in is not None:
                 (result.copy_ if isinstance(stand_in, torch.Tensor) else result.fill_)(stand_in)
         return result

@@ -53,7 +53,7 @@ assert filled.tolist() == [2.0, 3.0] and float(torch.tensor(2.0).to(torch.bfloat
 """
 # What is written by something of unknown value is unknown, also where it is seen from another tensor.
 UNKNOWN = """
-unknown = torch.randn(500, 500) @ torch.randn(500, 3)
+unknown = torch.randn(2000, 2000) @ torch.randn(2000, 3)
 total = torch.full((3,), 7.0)
 row, copy = total[:2], total.clone()
 total.add_(unknown[0])
@@ -66,12 +66,17 @@ places = torch.randperm(4).sort().values.add_(1)
 assert places.tolist() == [1, 2, 3, 4]
 assert not torch.isnan(unknown).any() and torch.isfinite(unknown).all()
 """
-# What is drawn is the same each time: fractions in the middle, integers at the end.
+# What is drawn is the same each time: a fraction in the middle, many spread evenly, integers at the end.
 DRAWN = """
-assert torch.rand(3).tolist() == [0.5] * 3 and torch.empty(2).uniform_(0, 4).tolist() == [2.0] * 2
+assert torch.rand(1).item() == 0.5 and torch.empty(1).uniform_(0, 4).item() == 2.0
 assert torch.randint(8, 40, (2,)).tolist() == [39] * 2 and torch.randint(high=4, size=(1,)) == 3
 assert torch.randint_like(torch.arange(3), 5).tolist() == [4] * 3 and torch.empty(1).long().random_(7).item() == 6
 assert torch.bernoulli(torch.tensor([0.2, 0.8])).tolist() == [0, 1] and torch.empty(1).bernoulli_(0.9) == 1
+tokens = torch.randint(0, 100, (16, 512))
+masked = torch.bernoulli(torch.full(tokens.shape, 0.15)).bool()
+tokens[~masked] = -100
+for count in (tokens[masked].numel(), (torch.rand(16, 512) < 0.15).sum().item(), (tokens != -100)[:4].sum() * 4):
+    assert 1200 < count < 1260, count
 """
 OPTIMIZERS = {
     "tensor": ("torch.optim.AdamW(model.parameters(), lr=torch.tensor(1e-3))", "", ""),
