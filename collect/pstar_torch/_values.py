@@ -55,6 +55,11 @@ _DRAWN = {"rand": _fractions, "rand_like": _fractions, "uniform_": _between, "ra
           "bernoulli_": _chosen}
 
 
+# Operators whose result is this element wherever one of the arguments is, whatever the other one is.
+_ABSORBING = {"__or__": True, "logical_or": True, "bitwise_or": True, "__and__": False, "logical_and": False,
+              "bitwise_and": False}
+
+
 class _Group:
     """Tensors that share bytes, and when their values were last known."""
 
@@ -158,6 +163,9 @@ class Values:
         results = list(tensors_in(result))
         written = [(given, known) for given, known in self.known.values()
                    if known and given.is_meta and given._version != known.group.version]
+        if not self.complete and self.name in _ABSORBING and isinstance(result, torch.Tensor):
+            self.absorb(result)
+            return
         on_meta = written or any(tensor.is_meta for tensor in results)
         if not self.applies or not on_meta or not all(map(_is_small, results)):
             return
@@ -173,6 +181,16 @@ class Values:
         if [(tensor.shape, tensor.dtype) for tensor in results] == [(some.shape, some.dtype) for some in found]:
             for tensor, values in zip(results, found):
                 self.note(tensor, values, drawn)
+
+    def absorb(self, result):
+        """Notes the values where one argument alone decides them, as where a text ends at its last place."""
+        element = _ABSORBING[self.name]
+        for given, known in self.known.values():
+            with no_modes():
+                decides = known is not None and given.shape == result.shape and \
+                    (element is False or result.dtype == torch.bool) and bool((known.values == element).all())
+                if decides:
+                    set_values(result, torch.full(result.shape, element, dtype=result.dtype), known.group.drawn)
 
     def is_drawn(self):
         return any(known and known.group.drawn for _, known in self.known.values())

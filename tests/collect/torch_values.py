@@ -64,6 +64,8 @@ total.data.add_(unknown[0])
 assert total.tolist() == [0.5] * 3
 places = torch.randperm(4).sort().values.add_(1)
 assert places.tolist() == [1, 2, 3, 4]
+some, ended = unknown[0] > 0, torch.full((3,), True)
+assert (some | ended).all() and (some & ended).tolist() == [False] * 3 and (row.long() & ~(some | ended)[:2]).max() == 0
 assert not torch.isnan(unknown).any() and torch.isfinite(unknown).all()
 """
 # What is drawn is the same each time: a fraction in the middle, many spread evenly, integers at the end.
