@@ -183,10 +183,12 @@ static void test_screen(void)
     workshop_free(workshop);
 }
 
-/* Returns whether the step fits with the options appended. */
+/* Returns whether the step fits with the options appended. A time limit ends no search that has not
+ * found a plan yet. */
 static bool fits_with(const struct workshop *workshop, const char *options, const char *more)
 {
-    g_autofree char *command = g_strdup_printf("pstar-plan --model model %s %s", options, more);
+    g_autofree char *command = g_strdup_printf("pstar-plan --model model %s %s --time-limit 0.1",
+                                               options, more);
     struct outcome outcome = workshop_run(workshop, command);
     if (outcome.status != DONE && outcome.status != DOES_NOT_FIT)
         g_error("%s\n%s", command, outcome.err);
