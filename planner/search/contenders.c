@@ -23,6 +23,9 @@ enum {
     CONTENDERS_SLOW = 1
 };
 
+/* Variants are alike if they recompute the same layers but for this part of all. */
+enum { ALIKE_PART = 16 };
+
 static double how_nearly(const struct variant_search *c, const struct variant *variant)
 {
     if (c->trace->operator_count <= FEW_OPERATORS)
@@ -32,10 +35,26 @@ static double how_nearly(const struct variant_search *c, const struct variant *v
                : NEARLY;
 }
 
-/* Returns the best of the variants with low effort from the variant numbered `from` on. Returns
- * NULL if it is not good enough beside `than`, or if its search has begun. */
-static struct variant *find_contender(const struct variant_search *c, guint from,
-                                      const struct variant *than)
+/* Returns whether a variant with hardly more or fewer layers recomputed has been searched. */
+static bool has_searched_alike(const struct variant_search *c, const struct variant *variant)
+{
+    for (guint i = 0; i < c->variants->len; i++) {
+        const struct variant *other = g_ptr_array_index(c->variants, i);
+        uint32_t apart = MAX(other->first, variant->first) - MIN(other->first, variant->first);
+        unsigned differ = run_choices_differ(other->alternative.choices,
+                                             variant->alternative.choices);
+        if ((other == c->first || other->search) && apart <= c->layers / ALIKE_PART &&
+            !(differ & ~(unsigned)RUN_RECOMPUTE))
+            return true;
+    }
+    return false;
+}
+
+/* Returns the best of the variants with low effort from the variant numbered `from` on, and with
+ * `unlike` only of those that differ from the searched ones by more than a few layers. Returns NULL
+ * if it is not good enough beside `than`, or if its search has begun. */
+static struct variant *find_best(const struct variant_search *c, guint from,
+                                 const struct variant *than, bool unlike)
 {
     struct variant *best = NULL;
     for (guint i = from; i < c->variants->len; i++) {
@@ -43,10 +62,19 @@ static struct variant *find_contender(const struct variant_search *c, guint from
         if (variant != c->first && variant->plan && !variant->search &&
             objective_of_plan(c->options->objective, variant->plan) <=
                 how_nearly(c, variant) * objective_of_plan(c->options->objective, than->plan) &&
-            (!best || variants_prefers(c, variant->plan, best->plan)))
+            (!best || variants_prefers(c, variant->plan, best->plan)) &&
+            !(unlike && has_searched_alike(c, variant)))
             best = variant;
     }
     return best;
+}
+
+/* Variants that are alike have plans that are, so one that is not goes first. */
+static struct variant *find_contender(const struct variant_search *c, guint from,
+                                      const struct variant *than)
+{
+    struct variant *best = find_best(c, from, than, true);
+    return best ? best : find_best(c, from, than, false);
 }
 
 void variants_take_result(struct variant_search *c, struct variant *variant,
