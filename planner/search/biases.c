@@ -46,9 +46,10 @@ static void try_bias(struct search *search, enum bias_number number, uint32_t la
 void search_try_biases(struct search *search, uint32_t layouts, int step, int most)
 {
     bool gathers = search->job.trace->list_element_bytes[TRACE_GATHERED];
+    if (search->options.objective == OBJECTIVE_TRAFFIC)
+        return;
     for (int number = 0; number < (gathers ? BIAS_NUMBERS : BIAS_GATHER_SHARE); number++)
-        if (search->options.objective != OBJECTIVE_TRAFFIC)
-            try_bias(search, (enum bias_number)number, layouts, step, most);
+        try_bias(search, (enum bias_number)number, layouts, step, most);
 }
 
 int search_busy_way_share(const struct search *search)
