@@ -4,9 +4,9 @@ import sys
 
 import torch
 
-from . import _session
 from ._nvtx import OPERATOR
 from ._observer import STATE_LISTS, bytes_of
+from ._remarks import remarks
 from ._uses import uses_of_saved
 
 PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -294,7 +294,7 @@ class Declarations:
 
     def declare(self):
         declare, session = self.nvtx.declare, self.session
-        tensors, widths, remarks = self.sizes()
+        tensors, widths, differences = self.sizes()
         declare(f"meta producer PyTorch {torch.__version__}")
         declare(f"meta model {type(session.model).__name__}, "
                 f"{sum(p.numel() for p in session.model.parameters())} parameters")
@@ -306,7 +306,7 @@ class Declarations:
             declare(f"meta {key}", value)
         for kind, width in widths.items():
             declare(f"meta element_bytes_{kind}", width)
-        for line in [*self.observer.remarks, *remarks, *self.remarks()]:
+        for line in [*self.observer.remarks, *differences, *self.remarks()]:
             declare(f"meta unknown {line}")
         for index, (name, elements) in enumerate(tensors):
             declare(f"tensor {elements} {name}", index)
@@ -350,7 +350,7 @@ class Declarations:
         """Returns tensors as (name, elements), the bytes of an element in each list, and where
         these differ from the program's: in a trace they are the same for all tensors that the list
         has."""
-        found, widths, remarks = self.observer.widths, {}, []
+        found, widths, differences = self.observer.widths, {}, []
         tensors = [(name, parameters[0].numel())
                    for name, parameters in self.observer.tensors]
         for kind, by_tensor in found.items():
@@ -366,18 +366,17 @@ class Declarations:
                            for i, (name, _) in enumerate(tensors)]
             there = widths[kind] * sum(tensors[index][1] for index in by_tensor)
             if there != sum(by_tensor.values()):
-                remarks.append(f"{kind}: elements of a list have one width in a trace, which makes "
-                               f"{there} bytes; the program has {sum(by_tensor.values())} "
-                               "(parameters of several types)")
+                differences.append(f"{kind}: elements of a list have one width in a trace, which makes {there} bytes; "
+                                   f"the program has {sum(by_tensor.values())} (parameters of several types)")
             names = self.observer.states.get(kind, {kind})
             if names != {kind}:
-                remarks.append(f"{kind}: it is what the optimizer calls {', '.join(sorted(names))}")
-        return tensors, widths, remarks
+                differences.append(f"{kind}: it is what the optimizer calls {', '.join(sorted(names))}")
+        return tensors, widths, differences
 
     def remarks(self):
         """Yields what a trace of this kind cannot tell."""
         yield "FLOPs: those of matrix products, convolutions and attention alone"
-        yield from _session.remarks
+        yield from remarks
         if self.observer.device.type == "meta":
             yield ("times: the meta device computes nothing; pstar-trace retime computes them for a "
                    "platform")

@@ -8,7 +8,6 @@ import torch
 
 from ._activations import Activations
 from ._binding import Bound, Gradient
-from ._declarations import Declarations
 from ._library import NO_ADDRESS
 from ._memory import Chunks
 from ._observer import model_tensors, with_inner

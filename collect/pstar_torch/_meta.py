@@ -17,6 +17,7 @@ from . import _alone, _session
 from ._autocast import Autocast
 from ._kernels import use_gpu_kernels
 from ._leaving import let_saved_leave
+from ._remarks import remark
 from ._rounds import Annotator
 from ._values import Values, chosen_places, is_drawn, moved, no_modes, program_line, values_of
 
@@ -123,8 +124,8 @@ class _OnMeta(TorchFunctionMode):
             raise _Lacking(f"{place} reads drawn numbers for the {_MOST_READS}th time, as a loop may that waits for "
                            "others: on the meta device they are always the same; record the loop on a device instead")
         if place is not None:
-            _session.remark(f"drawn numbers: {place} reads some; here fractions are in the middle of their range and "
-                            "integers at its end, so the step takes the likelier branches and the longest lengths")
+            remark(f"drawn numbers: {place} reads some; here fractions are in the middle of their range and "
+                   "integers at its end, so the step takes the likelier branches and the longest lengths")
 
     def call(self, function, name, arguments, keywords):
         values = Values(function, name, arguments, keywords)

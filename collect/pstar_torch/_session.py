@@ -53,18 +53,10 @@ def _guarded(hook):
 
 _sessions = weakref.WeakSet()
 ends_program = False  # when the window ends
-remarks = []  # on how the program runs, as it runs only to be recorded
 
 
 class Recorded(SystemExit):
     """Ends a program whose window has ended."""
-
-
-def remark(line):
-    """Says once what a trace of this program has otherwise than the program."""
-    if line not in remarks:
-        remarks.append(line)
-        print(f"pstar_torch: {line}", file=sys.stderr)
 
 
 def is_open():
