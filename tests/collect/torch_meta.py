@@ -13,9 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import torch  # noqa: F401
-except ImportError:
+if not importlib.util.find_spec("torch"):
     sys.exit(77)
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "collect"),

@@ -5,13 +5,12 @@
 
 Returns 77 where PyTorch is missing.
 """
+import importlib.util
 import pathlib
 import sys
 import tempfile
 
-try:
-    import torch  # noqa: F401
-except ImportError:
+if not importlib.util.find_spec("torch"):
     sys.exit(77)
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]

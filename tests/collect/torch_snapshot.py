@@ -9,6 +9,7 @@ random; what the trace must say is counted beside it. As PyTorch's, its history 
 were asked for, and its blocks are rounded up. Returns 77 where PyTorch is missing.
 """
 import contextlib
+import importlib.util
 import io
 import json
 import os
@@ -19,9 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import torch  # noqa: F401
-except ImportError:
+if not importlib.util.find_spec("torch"):
     sys.exit(77)
 
 HELPER = pathlib.Path(__file__).resolve().parents[2] / "collect" / "pstar_torch"

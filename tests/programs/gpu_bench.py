@@ -23,9 +23,7 @@ import time
 import unittest
 import unittest.mock
 
-try:
-    import torch  # noqa: F401
-except ImportError:
+if not importlib.util.find_spec("torch"):
     sys.exit(77)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
