@@ -25,6 +25,7 @@ struct plan_stages {
     bool any_micro_batch; /* else the batch that is given, or traced */
     bool as_traced;       /* recompute what the trace recomputes; nothing without one */
     bool unclipped;
+    bool fast; /* several ranks of a stage sum a step's gradients before they reduce them */
 };
 
 /* Answers to standard output. *signal becomes the signal that ended the search early, or 0. Fails

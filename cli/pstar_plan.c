@@ -372,7 +372,8 @@ static bool choose_pipeline(const struct plan_arguments *a, const struct console
                                       .any_micro_batch = model ? a->micro_batch != AS_TRACED
                                                                : a->micro_batch == FREE,
                                       .as_traced = a->recompute == AS_TRACED,
-                                      .unclipped = a->no_clip};
+                                      .unclipped = a->no_clip,
+                                      .fast = a->reduction == RUN_REDUCTION_FAST};
     return check_pipeline(a, error) && plan_stages(&asked, signal, error);
 }
 

@@ -235,9 +235,9 @@ static const char *untrained(const struct pipeline_question *q,
 {
     if (!model_config_predicts_next(q->config))
         return "pstar-run trains models that predict the next token";
-    if (best->width > 1)
-        return "pstar-run reduces each micro-batch's gradient, to have the bits of one process, "
-               "where this plan sums a step's on each rank first";
+    if (best->width > 1 && q->fast)
+        return "pstar-run's pipelines reduce each micro-batch's gradient, to have the bits of one "
+               "process, which is planned without --reduction fast";
     if (best->schedule == PIPELINE_2BW && best->stages > 1 && !q->clips)
         return "pstar-run waits for all stages before updates, also without clipping";
     return NULL;
@@ -260,14 +260,16 @@ static void print_command(const struct pipeline_question *q,
     g_autofree char *train = train_option(files);
     if (note)
         fprintf(out, "\nNot trained here as planned: %s.\n", note);
-    if (best->stages == 1 || best->width > 1 || !model_config_predicts_next(q->config))
+    bool differs = best->width > 1 && q->fast;
+    if (best->stages == 1 || differs || !model_config_predicts_next(q->config))
         return;
     fprintf(out,
             "\nmpirun -n %u pstar-run --model %s%s%s %s --schedule %s --batch %u "
             "--micro-batches %u --seq %u --precision %s --recompute %s --data TEXT\n",
-            best->stages, model, train, platform_device_option(q->platform), cut,
-            pipeline_schedule_name(best->schedule), best->micro_batch, best->micro_batches,
-            q->sequence, q->precision == MODEL_BF16 ? "bf16" : "fp32", recompute);
+            best->stages * best->width, model, train, platform_device_option(q->platform), cut,
+            pipeline_schedule_name(best->schedule), best->micro_batch,
+            best->micro_batches * best->width, q->sequence,
+            q->precision == MODEL_BF16 ? "bf16" : "fp32", recompute);
 }
 
 /* ---- stages whose chunks move ---- */
@@ -315,11 +317,12 @@ static void print_moving(const struct pipeline_question *q, const struct moving_
                                       : g_strdup("");
     fprintf(out,
             "\nNo stage fits a device with all of its model data, so chunks come and go within "
-            "stages. Of %u shapes with one GPU a stage, %u %s looked at; the best has "
+            "stages. Of %u shapes, %u %s looked at; the best has %u stages of %u GPU%s, "
             "micro-batches of %u, %u a step, schedule %s%s, and recomputes %u of %u layers.\n\n",
-            moving->shapes, moving->looks, moving->looks == 1 ? "was" : "were", moving->micro_batch,
-            moving->micro_batches, pipeline_schedule_name(moving->schedule), parts_text,
-            moving_recomputed(q, moving), q->config->layers);
+            moving->shapes, moving->looks, moving->looks == 1 ? "was" : "were", moving->stages,
+            moving->width, moving->width == 1 ? "" : "s", moving->micro_batch,
+            moving->micro_batches * moving->width, pipeline_schedule_name(moving->schedule),
+            parts_text, moving_recomputed(q, moving), q->config->layers);
     fprintf(out, "%5s  %8s  %11s  %11s  %11s  %11s  %9s  %9s  %9s  %9s\n", "stage", "layers",
             "device", "host", "to device", "to host", "compute s", "waits s", "network s",
             "copies s");
@@ -349,7 +352,7 @@ static void print_planned_command(const struct pipeline_question *q,
             "\nWith the plans in %s a step takes %.4g s:\n"
             "\nmpirun -n %u pstar-run --model %s%s%s %s --schedule %s --precision %s --plan %s "
             "--data TEXT\n",
-            files->plans, moving->step_seconds, moving->stages, model, train,
+            files->plans, moving->step_seconds, moving->stages * moving->width, model, train,
             platform_device_option(q->platform), cut, pipeline_schedule_name(moving->schedule),
             q->precision == MODEL_BF16 ? "bf16" : "fp32", plans);
 }
@@ -443,12 +446,12 @@ static json_t *moving_json(const struct pipeline_question *q, const struct movin
 {
     g_autofree char *layers = run_layers_format(moving->recompute, q->config->layers);
     json_t *json = json_pack(
-        "{s:I, s:I, s:I, s:s, s:I, s:s, s:f, s:b, s:o}", "depth", (json_int_t)moving->stages,
-        "micro_batch", (json_int_t)moving->micro_batch, "micro_batches",
-        (json_int_t)moving->micro_batches, "schedule", pipeline_schedule_name(moving->schedule),
-        "stage_parts", (json_int_t)moving->parts, "recompute", layers, "step_seconds",
-        moving->step_seconds, "stopped", (int)moving->stopped, "stages",
-        stage_sweep_json(moving->results, moving->stages, false));
+        "{s:I, s:I, s:I, s:I, s:s, s:I, s:s, s:f, s:b, s:o}", "depth", (json_int_t)moving->stages,
+        "width", (json_int_t)moving->width, "micro_batch", (json_int_t)moving->micro_batch,
+        "micro_batches", (json_int_t)moving->micro_batches, "schedule",
+        pipeline_schedule_name(moving->schedule), "stage_parts", (json_int_t)moving->parts,
+        "recompute", layers, "step_seconds", moving->step_seconds, "stopped", (int)moving->stopped,
+        "stages", stage_sweep_json(moving->results, moving->stages, false));
     if (moving->bound_seconds > 0)
         json_object_set_new(json, "bound_seconds", json_real(moving->bound_seconds));
     return json;
@@ -515,10 +518,10 @@ static char *unmoved_text(const struct pipeline_question *q, const struct pipeli
     if (answer->unmoved)
         return g_strdup_printf("with chunks that come and go, %s", answer->unmoved);
     if (q->stages && pipeline_suits(q, q->gpus))
-        return g_strdup_printf("chunks come and go within stages of one GPU only, as --stages %u "
-                               "would make them",
+        return g_strdup_printf("with --reduction fast chunks come and go within stages of one GPU "
+                               "only, as --stages %u would make them",
                                q->gpus);
-    return g_strdup("chunks come and go within stages of one GPU only");
+    return g_strdup("with --reduction fast chunks come and go within stages of one GPU only");
 }
 
 /* Returns what may lower the need, besides more GPUs. */
@@ -547,7 +550,7 @@ static void refuse(const struct pipeline_question *q, const struct pipeline_answ
 }
 
 /* Refuses to write plans that are not made (moving_stages_can_plan). */
-static bool check_plans(const struct pipeline_request_files *files,
+static bool check_plans(const struct pipeline_request_files *files, bool fast,
                         const struct pipeline_answer *answer, GError **error)
 {
     const struct pipeline_candidate *best = &answer->candidates[0];
@@ -555,9 +558,10 @@ static bool check_plans(const struct pipeline_request_files *files,
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                 "-o %s: the best pipeline has %u stage%s of %u GPU%s, and plans are written for "
-                "several stages of one GPU; --stages %u would ask for these",
+                "several stages%s",
                 files->plans, best->stages, best->stages == 1 ? "" : "s", best->width,
-                best->width == 1 ? "" : "s", best->stages * best->width);
+                best->width == 1 ? "" : "s",
+                fast ? " of one GPU each, or without --reduction fast" : "");
     return false;
 }
 
@@ -576,7 +580,8 @@ bool pipelines_answer(const struct pipeline_question *question,
     ok = ok && (!files->json || write_json(question, answer, files->json, error));
     if (ok && !fits)
         refuse(question, answer, error);
-    ok = ok && fits && check_plans(files, answer, error); /* who has the answer may ask again */
+    ok = ok && fits &&
+         check_plans(files, question->fast, answer, error); /* who has the answer may ask again */
     pipeline_answer_free(answer);
     return ok;
 }

@@ -84,7 +84,7 @@ static bool show_stage(void *data, uint32_t stage)
 
 bool moving_stages_can_plan(const struct pipeline_job *job)
 {
-    return job->width == 1 && job->stages > 1;
+    return job->stages > 1 && (job->width == 1 || stage_reduces_each(job));
 }
 
 static int by_estimate(const void *left, const void *right)
@@ -370,6 +370,7 @@ static struct moving_stages *finish(const struct pipeline_question *q,
     struct moving_stages *moving = g_new0(struct moving_stages, 1);
     const struct pipeline_job *job = shape->job;
     moving->stages = job->stages;
+    moving->width = job->width;
     moving->parts = job->parts;
     moving->micro_batch = job->units->micro_batch;
     moving->micro_batches = job->micro_batches;

@@ -1,9 +1,9 @@
 /* Pipelines whose stages are larger than their devices, so that chunks of each stage come and go.
  *
- * Each stage has one rank and a plan of its own. Looks at shapes give their stages plans of a short
- * search; shapes beside the best one are looked at as long as one is better. The best shape's
- * stages then have their plans from the whole search for one rank (search.h). An early end that is
- * wanted keeps the best plans so far, or the first ones. */
+ * Each stage has a plan of its own, which all of its ranks execute. Looks at shapes give their
+ * stages plans of a short search; shapes beside the best one are looked at as long as one is
+ * better. The best shape's stages then have their plans from the whole search (search.h). An early
+ * end that is wanted keeps the best plans so far, or the first ones. */
 #ifndef PSTAR_PLANNER_PIPELINES_MOVING_STAGES_H
 #define PSTAR_PLANNER_PIPELINES_MOVING_STAGES_H
 
@@ -12,7 +12,8 @@
 #include "sim/stage_replay.h"
 
 struct moving_stages {
-    uint32_t stages, parts, micro_batch, micro_batches;
+    uint32_t stages, width, parts;
+    uint32_t micro_batch, micro_batches; /* sequences; of a step, on each rank */
     enum pipeline_schedule schedule;
     uint8_t *recompute;           /* [layers] */
     uint32_t *layers;             /* [stages] of each stage; NULL if they have several parts */
@@ -25,10 +26,11 @@ struct moving_stages {
     bool stopped;           /* before the search's end */
 };
 
-/* Returns whether stages of the job have plans: several stages of one rank each. */
+/* Returns whether stages of the job have plans: several stages, whose ranks, if each has several,
+ * reduce each micro-batch's gradients. */
 bool moving_stages_can_plan(const struct pipeline_job *job);
 
-/* Returns the plans of one rank a stage, for the job with this cut, `layers` [stages] or NULL if
+/* Returns a plan for each stage of the job with this cut, `layers` [stages] or NULL if
  * stages have several parts, and with these layers recomputed. Without bound_seconds and what is
  * below. Fails with PLAN_ERROR_DOES_NOT_FIT. The caller frees the result with moving_stages_free.
  */

@@ -17,8 +17,10 @@ struct clock_stage {
     struct stage_pass_times *times; /* [parts] */
     uint32_t pass_count, next;      /* pass of this step */
     uint64_t now_ns, met_ns;
-    bool met;            /* with the other stages, before the step's updates */
-    uint64_t reduced_ns; /* when this step's gradients are summed */
+    double stretch;       /* of passes, by chunks that come and go */
+    uint64_t reducing_ns; /* when the last reduction of the ranks is over */
+    bool met;             /* with the other stages, before the step's updates */
+    uint64_t reduced_ns;  /* when this step's gradients are summed */
     uint64_t update_ns;
 };
 
@@ -77,46 +79,125 @@ static uint32_t turn_of(const struct pipeline_pass *pass)
 
 /* ---- passes ---- */
 
+/* Returns the time in the stage, where chunks that come and go make passes longer. */
+static uint64_t lasting(const struct clock_stage *stage, uint64_t ns)
+{
+    return stage->stretch == 1 ? ns : (uint64_t)((double)ns * stage->stretch);
+}
+
+/* Messages, forward passes and updates wait for the last reduction. */
+static void await_reductions(struct clock_stage *stage)
+{
+    stage->now_ns = MAX(stage->now_ns, stage->reducing_ns);
+}
+
+static void copy_message(const struct pass_clock *clock, struct clock_stage *stage)
+{
+    await_reductions(stage);
+    stage->now_ns += lasting(stage, clock->job->units->stream_ns);
+}
+
 static void run_forward(struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
 {
     struct clock_stage *stage = &clock->stages[s];
     uint32_t piece = stage_piece(clock->job, s, pass->part), stages = clock->job->stages;
+    await_reductions(stage);
     if (piece > 0)
         stage->now_ns = await(&clock->activation[piece - 1], stage->now_ns);
     if (pass->next && pass->micro_batch == 0)
         stage->now_ns += stage->cost->newest_ns;
-    stage->now_ns += stage->times[pass->part].forward_ns[turn_of(pass)];
+    stage->now_ns += lasting(stage, stage->times[pass->part].forward_ns[turn_of(pass)]);
     if (piece + 1 < clock->pieces)
         put(&clock->activation[piece], arrival_ns(clock, s, (piece + 1) % stages,
                                                   clock->job->units->stream_bytes, stage->now_ns));
 }
 
-/* The last stage sends the gradient of tied weights behind its first operator, and the first one
- * needs it before its last. */
-static void run_backward(struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
+/* Returns what the pass, or this half of it, does. */
+static struct unit_reductions half_of(const struct pass_clock *clock,
+                                      const struct clock_stage *stage,
+                                      const struct pipeline_pass *pass)
+{
+    const struct pipeline_job *job = clock->job;
+    const struct stage_pass_times *times = &stage->times[pass->part];
+    enum unit_pass half = pass->weights ? UNIT_WEIGHTS : UNIT_BACKWARD;
+    bool last = stage_reduces_each(job) && pass->micro_batch + 1 == job->micro_batches;
+    if (clock->instant)
+        return (struct unit_reductions){.behind_ns = times->computed_ns[half][turn_of(pass)]};
+    return times->halves[half][last ? UNIT_LAST : turn_of(pass)];
+}
+
+/* Goes on until the last reduction can begin. */
+static void run_to_last(struct clock_stage *stage, const struct unit_reductions *half)
+{
+    if (half->count)
+        stage->now_ns = MAX(stage->now_ns + lasting(stage, half->before_ns), stage->reducing_ns) +
+                        lasting(stage, half->inner_ns);
+}
+
+static void run_behind(struct clock_stage *stage, const struct unit_reductions *half)
+{
+    if (half->count)
+        stage->reducing_ns = stage->now_ns + lasting(stage, half->last_ns);
+    stage->now_ns += lasting(stage, half->behind_ns);
+}
+
+static void run_weights(struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
+{
+    struct clock_stage *stage = &clock->stages[s];
+    const struct unit_reductions half = half_of(clock, stage, pass);
+    run_to_last(stage, &half);
+    run_behind(stage, &half);
+}
+
+/* The last stage sends the gradient of tied weights behind its first operator. */
+static void send_tied(struct pass_clock *clock, uint32_t s, uint32_t turn)
 {
     const struct units *units = clock->job->units;
     struct clock_stage *stage = &clock->stages[s];
-    uint32_t piece = stage_piece(clock->job, s, pass->part), turn = turn_of(pass);
-    uint32_t last = clock->pieces - 1, stages = clock->job->stages;
+    uint64_t first_ns = lasting(stage, units->head_first_ns[turn]);
+    uint64_t sent_ns = MAX(stage->now_ns + first_ns, stage->reducing_ns) +
+                       lasting(stage, units->tied_gradient_ns);
+    put(&clock->tied, arrival_ns(clock, s, 0, units->tied_gradient_bytes, sent_ns));
+    stage->now_ns = sent_ns - first_ns;
+}
+
+/* The first stage needs the gradient of tied weights before its last operator. Of several ranks
+ * this is the reduction. */
+static void run_to_tied(struct pass_clock *clock, struct clock_stage *stage,
+                        const struct unit_reductions *half, uint32_t turn)
+{
+    const struct units *units = clock->job->units;
+    uint64_t last_ns = stage_reduces_each(clock->job) ? 0
+                                                      : lasting(stage, units->embed_last_ns[turn]);
+    uint64_t before_ns = half->count ? 0 : lasting(stage, half->behind_ns) - last_ns;
+    run_to_last(stage, half);
+    stage->now_ns = await(&clock->tied, stage->now_ns + before_ns) +
+                    lasting(stage, units->tied_gradient_ns + units->tied_add_ns[turn]) - before_ns;
+}
+
+static void run_backward(struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
+{
+    struct clock_stage *stage = &clock->stages[s];
+    const struct unit_reductions half = half_of(clock, stage, pass);
+    uint32_t piece = stage_piece(clock->job, s, pass->part), stages = clock->job->stages;
     bool tied = stage_tied(clock->job) == STAGE_TIED_EACH;
-    uint64_t end_ns = stage->now_ns;
-    if (piece < last)
-        end_ns = await(&clock->gradient[piece + 1], end_ns);
-    if (tied && piece == last)
-        put(&clock->tied,
-            arrival_ns(clock, s, 0, units->tied_gradient_bytes,
-                       end_ns + units->head_first_ns[turn] + units->tied_gradient_ns));
-    end_ns += stage->times[pass->part].backward_ns[turn];
-    if (tied && piece == 0) {
-        uint64_t rest_ns = units->tied_gradient_ns + units->tied_add_ns[turn] +
-                           units->embed_last_ns[turn];
-        end_ns = await(&clock->tied, end_ns - rest_ns) + rest_ns;
+    if (piece + 1 < clock->pieces) {
+        await_reductions(stage);
+        stage->now_ns = await(&clock->gradient[piece + 1], stage->now_ns);
+        copy_message(clock, stage);
+    } else if (tied) {
+        send_tied(clock, s, turn_of(pass));
     }
-    stage->now_ns = end_ns;
-    if (piece > 0)
-        put(&clock->gradient[piece],
-            arrival_ns(clock, s, (piece - 1) % stages, units->stream_bytes, stage->now_ns));
+    if (tied && piece == 0)
+        run_to_tied(clock, stage, &half, turn_of(pass));
+    else
+        run_to_last(stage, &half);
+    run_behind(stage, &half);
+    if (piece == 0)
+        return;
+    copy_message(clock, stage);
+    put(&clock->gradient[piece],
+        arrival_ns(clock, s, (piece - 1) % stages, clock->job->units->stream_bytes, stage->now_ns));
 }
 
 static bool may_run(const struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
@@ -140,7 +221,7 @@ static bool go_on(struct pass_clock *clock, uint32_t s)
         if (!may_run(clock, s, pass))
             break;
         if (pass->weights)
-            stage->now_ns += stage->times[pass->part].weights_ns[turn_of(pass)];
+            run_weights(clock, s, pass);
         else if (pass->backward)
             run_backward(clock, s, pass);
         else
@@ -188,6 +269,7 @@ static void end_step(struct pass_clock *clock)
         clock->stages[0].now_ns = tied_added_ns(clock);
     for (uint32_t s = 0; s < job->stages; s++) {
         struct clock_stage *stage = &clock->stages[s];
+        await_reductions(stage);
         uint64_t begin_ns = beside ? MAX(stage->now_ns, stage->reduced_ns) : stage->now_ns;
         stage->reduced_ns = begin_ns + stage->cost->reduce_ns;
         if (!beside)
@@ -221,7 +303,7 @@ static void run_step(struct pass_clock *clock)
 /* Returns what the updates of a stage whose chunks move delay its first forward pass. */
 static uint64_t begin_ns(const struct pipeline_job *job, const struct clock_stage *stage)
 {
-    double first_ns = (double)stage->times[0].forward_ns[UNIT_FIRST];
+    double first_ns = (double)lasting(stage, stage->times[0].forward_ns[UNIT_FIRST]);
     double ns = stage_begin_ns(job, (double)stage->cost->trained, first_ns);
     return ns > first_ns ? (uint64_t)(ns - first_ns) : 0;
 }
@@ -236,8 +318,7 @@ static void open_stage(struct pass_clock *clock, uint32_t s, const struct stage_
     stage->times = g_new(struct stage_pass_times, job->parts);
     for (uint32_t part = 0; part < job->parts; part++)
         stage->times[part] = stage_pass_times(job, cost, part);
-    if (job->moves)
-        stage_link_stretch(job, cost, stage->times);
+    stage->stretch = job->moves ? stage_link_stretch(job, cost) : 1;
     stage->update_ns = job->moves ? begin_ns(job, stage) : cost->update_ns;
 }
 

@@ -3,7 +3,7 @@
 #define PSTAR_PLANNER_PIPELINES_PIPELINE_QUESTION_H
 
 #include "models/derive.h"
-#include "models/pipeline.h"
+#include "planner/pipelines/stage_costs.h"
 
 enum { PIPELINE_SCHEDULE_ANY = PIPELINE_SCHEDULES };
 
@@ -26,6 +26,7 @@ struct pipeline_question {
     uint32_t schedule;    /* enum pipeline_schedule, or PIPELINE_SCHEDULE_ANY */
     uint32_t parts;       /* of an interleaved stage; 0: any */
     bool clips;
+    bool fast; /* several ranks of a stage each sum a step's gradients before they reduce them */
     const uint8_t *frozen; /* [model_tensor_count(config)]; each layer has a tensor that is trained.
                               NULL: all are */
     const uint8_t *recompute; /* [layers]; NULL: as few as fit */
@@ -49,5 +50,18 @@ struct pipeline_question {
  * caller frees the result with model_iteration_free. */
 struct model_iteration *pipeline_describe(const struct pipeline_question *question,
                                           const struct model_job *job, GError **error);
+
+/* ---- units ---- */
+
+/* The units of all jobs of a question, each described once. The question outlives them. */
+struct pipeline_units;
+struct pipeline_units *pipeline_units_new(const struct pipeline_question *question);
+void pipeline_units_free(struct pipeline_units *units);
+
+/* Returns the units of a job, which has none yet, with micro-batches of so many sequences.
+ * Describes them if that has not been done; then it fails as pipeline_describe does, and must not
+ * be called by several threads. The result belongs to `units`. */
+const struct units *pipeline_units_of(struct pipeline_units *units, const struct pipeline_job *job,
+                                      uint32_t micro_batch, GError **error);
 
 #endif

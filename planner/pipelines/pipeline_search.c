@@ -19,18 +19,10 @@ struct run_depth {
     struct costs *costs;
 };
 
-/* The units of a micro-batch: as they are, with the delay of a pipeline that never drains, and with
- * a backward that is split. */
-enum { UNITS_PLAIN, UNITS_DELAYED, UNITS_SPLIT, UNITS_KINDS };
-
-struct sized_units {
-    uint32_t micro_batch;
-    struct units *units[UNITS_KINDS];
-};
-
 struct pipeline_run {
     const struct pipeline_question *question;
-    GArray *depths, *sizes, *candidates;
+    GArray *depths, *candidates;
+    struct pipeline_units *units;   /* of the candidates */
     struct pipeline_job *jobs;      /* [candidates] */
     uint32_t batch[BATCH], batched; /* candidates that are looked at at the same time */
     uint32_t shown;                 /* how many candidates before these were looked at */
@@ -92,56 +84,30 @@ static void clear_depth(void *data)
     costs_free(depth->costs);
 }
 
-/* ---- micro-batches ---- */
+/* ---- candidates ---- */
 
-static struct units *describe_units(const struct pipeline_question *q, uint32_t micro_batch,
-                                    int kind, GError **error)
+static struct pipeline_candidate *candidate_at(const struct pipeline_run *search, uint32_t index)
 {
-    g_autofree uint8_t *all = g_new(uint8_t, q->config->layers);
-    struct model_job job = {.choices = {.batch = micro_batch,
-                                        .micro_batches = UNIT_TURNS,
-                                        .frozen = (uint8_t *)q->frozen},
-                            .sequence = q->sequence,
-                            .precision = q->precision,
-                            .delay = kind == UNITS_DELAYED,
-                            .split = kind == UNITS_SPLIT};
-    job.unfused = q->recognised && q->recognised->iteration->job.unfused;
-    job.gelu_apart = q->recognised && q->recognised->iteration->job.gelu_apart;
-    memset(all, 1, q->config->layers);
-    struct model_iteration *kept = pipeline_describe(q, &job, error);
-    job.choices.recompute = all;
-    struct model_iteration *recomputed = kept ? pipeline_describe(q, &job, error) : NULL;
-    struct units *units = recomputed ? units_new(kept, recomputed, q->platform) : NULL;
-    model_iteration_free(kept);
-    model_iteration_free(recomputed);
-    return units;
+    return &g_array_index(search->candidates, struct pipeline_candidate, index);
 }
 
-static void clear_size(void *data)
-{
-    struct sized_units *size = data;
-    for (int kind = 0; kind < UNITS_KINDS; kind++)
-        units_free(size->units[kind]);
-}
-
-/* Adds the size, unless it is there. */
-static bool add_size(struct pipeline_run *search, uint32_t micro_batch, GError **error)
+/* Returns the job of a candidate of the depth, without its units. */
+static struct pipeline_job job_at(const struct pipeline_run *search, const struct run_depth *depth,
+                                  const struct pipeline_candidate *candidate)
 {
     const struct pipeline_question *q = search->question;
-    struct sized_units size = {.micro_batch = micro_batch};
-    for (guint i = 0; i < search->sizes->len; i++)
-        if (g_array_index(search->sizes, struct sized_units, i).micro_batch == micro_batch)
-            return true;
-    for (int kind = 0; kind < UNITS_KINDS; kind++)
-        if (!(size.units[kind] = describe_units(q, micro_batch, kind, error))) {
-            clear_size(&size);
-            return false;
-        }
-    g_array_append_val(search->sizes, size);
-    return true;
+    return (struct pipeline_job){.stages = candidate->stages,
+                                 .width = candidate->width,
+                                 .micro_batches = candidate->micro_batches,
+                                 .schedule = candidate->schedule,
+                                 .parts = candidate->stage_parts,
+                                 .fast = q->fast,
+                                 .clips = q->clips || (candidate->width > 1 && !q->fast),
+                                 .recompute = q->recompute,
+                                 .device_budget = q->device_budget,
+                                 .platform = depth->exchanges,
+                                 .costs = depth->costs};
 }
-
-/* ---- candidates ---- */
 
 /* Returns whether the ranks of a stage share such a step, with enough micro-batches for all stages.
  */
@@ -259,6 +225,14 @@ static bool refuse(const struct pipeline_run *search, GError **error)
     return false;
 }
 
+/* Describes the units of a candidate. */
+static bool describe(struct pipeline_run *search, const struct run_depth *depth,
+                     const struct pipeline_candidate *candidate, GError **error)
+{
+    const struct pipeline_job job = job_at(search, depth, candidate);
+    return pipeline_units_of(search->units, &job, candidate->micro_batch, error) != NULL;
+}
+
 static bool list_candidates(struct pipeline_run *search, GError **error)
 {
     const struct pipeline_question *q = search->question;
@@ -270,52 +244,26 @@ static bool list_candidates(struct pipeline_run *search, GError **error)
             if (!is_possible(depth, q->sequences, b))
                 continue;
             show(search, d, search->depths->len);
-            if (!add_size(search, b, error))
-                return false;
+            guint first = search->candidates->len;
             add_schedules(search, depth, b);
+            for (guint c = first; c < search->candidates->len; c++)
+                if (!describe(search, depth, candidate_at(search, c), error))
+                    return false;
         }
     }
     return search->candidates->len > 0 || refuse(search, error);
 }
 
-static const struct units *units_of(const struct pipeline_run *search,
-                                    const struct pipeline_candidate *candidate)
-{
-    for (guint i = 0; i < search->sizes->len; i++) {
-        const struct sized_units *size = &g_array_index(search->sizes, struct sized_units, i);
-        if (size->micro_batch == candidate->micro_batch)
-            return size->units[candidate->stages == 1                 ? UNITS_PLAIN
-                               : candidate->schedule == PIPELINE_2BW  ? UNITS_DELAYED
-                               : pipeline_splits(candidate->schedule) ? UNITS_SPLIT
-                                                                      : UNITS_PLAIN];
-    }
-    g_assert_not_reached();
-}
-
 static struct pipeline_job job_of(const struct pipeline_run *search,
                                   const struct pipeline_candidate *candidate)
 {
-    const struct pipeline_question *q = search->question;
     guint d = 0;
     while (g_array_index(search->depths, struct run_depth, d).stages != candidate->stages)
         d++;
     const struct run_depth *depth = &g_array_index(search->depths, struct run_depth, d);
-    return (struct pipeline_job){.units = units_of(search, candidate),
-                                 .stages = candidate->stages,
-                                 .width = candidate->width,
-                                 .micro_batches = candidate->micro_batches,
-                                 .schedule = candidate->schedule,
-                                 .parts = candidate->stage_parts,
-                                 .clips = q->clips,
-                                 .recompute = q->recompute,
-                                 .device_budget = q->device_budget,
-                                 .platform = depth->exchanges,
-                                 .costs = depth->costs};
-}
-
-static struct pipeline_candidate *candidate_at(const struct pipeline_run *search, uint32_t index)
-{
-    return &g_array_index(search->candidates, struct pipeline_candidate, index);
+    struct pipeline_job job = job_at(search, depth, candidate);
+    job.units = pipeline_units_of(search->units, &job, candidate->micro_batch, NULL);
+    return job;
 }
 
 /* ---- bounds ---- */
@@ -370,8 +318,9 @@ static void set_parts(const struct pipeline_job *job, struct pipeline_candidate 
     for (uint32_t s = 0; s < job->stages; s++) {
         const struct stage_cost *cost = &candidate->costs[s];
         again_ns += recompute_ns(job, cost);
-        work_ns += (double)cost->work_ns;
-        most_ns = fmax(most_ns, (double)cost->work_ns);
+        double computed_ns = (double)(cost->work_ns - cost->waits_ns);
+        work_ns += computed_ns;
+        most_ns = fmax(most_ns, computed_ns);
         alone[s].reduce_ns = 0;
     }
     double step_ns = candidate->step_seconds * 1e9, quiet_ns = pass_clock_step(job, alone, true);
@@ -663,18 +612,17 @@ struct pipeline_answer *pipeline_search(const struct pipeline_question *question
     struct pipeline_run search = {
         .question = question,
         .depths = g_array_new(FALSE, FALSE, sizeof(struct run_depth)),
-        .sizes = g_array_new(FALSE, FALSE, sizeof(struct sized_units)),
+        .units = pipeline_units_new(question),
         .candidates = g_array_new(FALSE, FALSE, sizeof(struct pipeline_candidate))};
     struct pipeline_answer *answer = NULL;
     early_end_init(&search.end, question);
     g_array_set_clear_func(search.depths, clear_depth);
-    g_array_set_clear_func(search.sizes, clear_size);
     g_array_set_clear_func(search.candidates, clear_candidate);
     if (list_depths(&search, error) && list_candidates(&search, error))
         answer = run_search(&search, error);
     g_clear_pointer(&search.candidates, g_array_unref);
     g_array_unref(search.depths);
-    g_array_unref(search.sizes);
+    pipeline_units_free(search.units);
     g_free(search.jobs);
     return answer;
 }

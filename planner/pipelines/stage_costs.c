@@ -49,7 +49,7 @@ enum stage_tied stage_tied(const struct pipeline_job *job)
 {
     if (job->stages == 1 || !job->units->tied_gradient_bytes)
         return STAGE_UNTIED;
-    return job->width == 1 ? STAGE_TIED_EACH : STAGE_TIED_ONCE;
+    return job->width == 1 || stage_reduces_each(job) ? STAGE_TIED_EACH : STAGE_TIED_ONCE;
 }
 
 /* ---- model data ---- */
@@ -60,9 +60,9 @@ bool stage_has_newest(const struct pipeline_job *job, uint32_t stage)
            (job->units->element_bytes == 2 || job->width > 1);
 }
 
-/* Parameters and gradients are whole, and states are shared by the ranks. A pipeline that never
- * drains has masters; where a step's gradients are summed over the ranks while the next one's
- * arise, there are two lists of them. Frozen tensors have parameters alone. */
+/* Parameters are whole, and states are shared by the ranks; so are gradients, unless sums are fast.
+ * A pipeline that never drains has masters; where a step's gradients are summed over the ranks
+ * while the next one's arise, there are two lists of them. Frozen tensors have parameters alone. */
 static uint64_t state_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
 {
     bool delays = job->schedule == PIPELINE_2BW, bf16 = job->units->element_bytes == 2;
@@ -70,6 +70,8 @@ static uint64_t state_bytes(const struct pipeline_job *job, const struct stage_c
     uint64_t gradients = sizeof(float), shared = 2 * sizeof(float);
     if (bf16 || delays)
         shared += sizeof(float);
+    if (stage_reduces_each(job))
+        return job->units->element_bytes * cost->elements + (gradients + shared) * cost->shard;
     if (delays && !job->clips && job->width > 1)
         gradients += sizeof(float);
     return job->units->element_bytes * cost->elements + gradients * cost->trained + shared * shard;
@@ -80,10 +82,13 @@ static void add_data(const struct pipeline_job *job, uint32_t stage,
 {
     cost->elements += unit->elements;
     cost->trained += unit->trained;
-    cost->update_ns += job->moves ? 0 : unit->update_ns;
-    if (!stage_has_newest(job, stage))
+    cost->shard += unit->shard;
+    bool newest = stage_has_newest(job, stage);
+    if (!job->moves)
+        cost->update_ns += unit->update_ns + (newest ? 0 : unit->update_gather_ns);
+    if (!newest)
         return;
-    cost->newest_ns += unit->newest_ns;
+    cost->newest_ns += unit->newest_ns + unit->update_gather_ns;
     if (job->width > 1 || stage + 2 < job->stages)
         cost->newest_bytes += unit->newest_room;
 }
@@ -117,9 +122,11 @@ void stage_mark_recomputed(const struct pipeline_job *job, const struct stage_co
 /* Adds up activations unit by unit. */
 struct stage_activations {
     uint64_t saved, pending, most[UNIT_PASSES], working, backward_working;
-    uint64_t newest;            /* of the units so far */
-    struct unit_newest ahead;   /* with these, at the peaks of a forward of the next step */
-    uint64_t head, behind_head; /* at the peaks of backward, in the head and after it */
+    uint64_t first[UNIT_PASSES]; /* until the pass's first reduction begins */
+    uint64_t left[UNIT_PASSES];  /* of gradients behind the pass, until then */
+    uint64_t newest;             /* of the units so far */
+    struct unit_newest ahead;    /* with these, at the peaks of a forward of the next step */
+    uint64_t head, behind_head;  /* at the peaks of backward, in the head and after it */
 };
 
 /* Backward has been through a unit before it comes to the units before, where something of the
@@ -132,6 +139,10 @@ static void add_unit(struct stage_activations *sum, const struct unit_way *way,
     most[UNIT_BACKWARD] = MAX(most[UNIT_BACKWARD] + way->pending_bytes,
                               sum->saved + way->most_bytes[UNIT_BACKWARD]);
     most[UNIT_WEIGHTS] = MAX(most[UNIT_WEIGHTS], sum->pending + way->most_bytes[UNIT_WEIGHTS]);
+    sum->first[UNIT_BACKWARD] = sum->saved + way->first_bytes[UNIT_BACKWARD];
+    sum->first[UNIT_WEIGHTS] = sum->pending + way->first_bytes[UNIT_WEIGHTS];
+    for (int half = UNIT_BACKWARD; half <= UNIT_WEIGHTS; half++)
+        sum->left[half] = sum->left[half] ? sum->left[half] : way->left_bytes[half];
     sum->working = MAX(sum->working, way->working_bytes);
     sum->backward_working = MAX(sum->backward_working, way->backward_working);
     sum->ahead.made = MAX(sum->ahead.made, sum->newest + way->newest.made);
@@ -162,11 +173,21 @@ static struct unit_way embedding_with_tied(const struct units *units)
     struct unit_way way = units->embedding.way[UNIT_KEPT];
     uint64_t bytes = units->stream_room + units->tied_gradient_room;
     uint64_t *most_bytes = &way.most_bytes[UNIT_BACKWARD];
-    if (!units->tied_gradient_bytes)
+    if (!units->tied_gradient_bytes || units->waiting_bytes)
         return way;
     *most_bytes = MAX(*most_bytes, units->embed_saved_bytes + bytes);
     way.working_bytes = MAX(way.working_bytes, bytes);
     way.backward_working = MAX(way.backward_working, bytes);
+    return way;
+}
+
+/* Returns what a unit saves and needs if one stage has all of them. */
+static struct unit_way way_alone(const struct units *units, const struct unit_way *of,
+                                 uint64_t passing)
+{
+    struct unit_way way = *of;
+    way.most_bytes[UNIT_FORWARD] += passing;
+    way.most_bytes[UNIT_BACKWARD] += units->waiting_bytes;
     return way;
 }
 
@@ -180,12 +201,12 @@ static struct stage_activations part_activations(const struct pipeline_job *job,
     bool passes = job->stages > 1;
     if (cost->stage == 0 && part == 0) {
         const struct unit_way way = passes ? embedding_with_tied(units)
-                                           : units->embedding.way[UNIT_KEPT];
+                                           : way_alone(units, &units->embedding.way[UNIT_KEPT], 0);
         add_unit(&sum, &way, units->embedding.newest_room);
     }
     for (uint32_t l = layers.first; l < layers.end; l++) {
-        struct unit_way way = units->layer[l].way[stage_recomputes(job, cost, l)];
-        way.most_bytes[UNIT_FORWARD] += passes ? 0 : units->passing_bytes;
+        const struct unit_way *of = &units->layer[l].way[stage_recomputes(job, cost, l)];
+        struct unit_way way = passes ? *of : way_alone(units, of, units->passing_bytes);
         if (passes && l + 1 == layers.end)
             way.newest = way.newest_sent;
         add_unit(&sum, &way, units->layer[l].newest_room);
@@ -225,7 +246,7 @@ static uint64_t followed_bytes(const struct pipeline_job *job, const struct stag
     g_autofree struct pipeline_pass *passes = pipeline_stage_passes(&shape, cost->stage,
                                                                     micro_batches, &count);
     g_autofree struct stage_activations *parts = g_new(struct stage_activations, job->parts);
-    uint64_t alive = 0, most = 0, copy = saved ? 0 : copy_bytes(job, cost);
+    uint64_t alive = 0, most = 0, left = 0, copy = saved ? 0 : copy_bytes(job, cost);
     for (uint32_t part = 0; part < job->parts; part++)
         parts[part] = part_activations(job, cost, part);
     for (uint32_t i = 0; i < count; i++) {
@@ -234,7 +255,8 @@ static uint64_t followed_bytes(const struct pipeline_job *job, const struct stag
         bool ends_copy = copy && kind == UNIT_BACKWARD && passes[i].part + 1 == job->parts &&
                          passes[i].micro_batch + 1 == micro_batches;
         uint64_t peak = ends_copy ? MAX(part->head + copy, part->behind_head)
-                                  : part->most[kind] + copy;
+                                  : MAX(part->most[kind], part->first[kind] + left) + copy;
+        left = kind == UNIT_FORWARD ? 0 : part->left[kind];
         alive -= kind == UNIT_BACKWARD ? part->saved : kind == UNIT_WEIGHTS ? part->pending : 0;
         most = MAX(most, alive + (saved ? 0 : peak));
         alive += kind == UNIT_FORWARD ? part->saved : kind == UNIT_BACKWARD ? part->pending : 0;
@@ -266,13 +288,14 @@ static uint64_t working_beside_newest(const struct pipeline_job *job, uint32_t s
     return MAX(sum->backward_working, beside_newest(sum, MAX(sum->ahead.made, sum->ahead.needed)));
 }
 
-/* The last stage has a copy of tied weights, and with several ranks a list in which it sums their
- * gradients. */
+/* The last stage has a copy of tied weights, and with fast sums of several ranks a list in which it
+ * sums their gradients. */
 static uint64_t activation_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
 {
     bool is_last = cost->stage + 1 == job->stages;
     uint64_t copy = copy_bytes(job, cost);
-    uint64_t list = copy && job->width > 1 ? job->units->tied_gradient_room : 0;
+    bool sums = copy && stage_tied(job) == STAGE_TIED_ONCE;
+    uint64_t list = sums ? job->units->tied_gradient_room : 0;
     if (job->parts > 1 || pipeline_splits(job->schedule))
         return list + followed_bytes(job, cost, false);
     copy += list;
@@ -280,8 +303,13 @@ static uint64_t activation_bytes(const struct pipeline_job *job, const struct st
     uint32_t in_flight = stage_in_flight(job, cost->stage);
     if (job->schedule == PIPELINE_2BW && !is_last)
         return copy + in_flight * sum.saved + working_beside_newest(job, cost->stage, &sum);
-    return copy + (in_flight - 1) * sum.saved +
-           MAX(sum.most[UNIT_FORWARD], sum.most[UNIT_BACKWARD]);
+    uint64_t most = (in_flight - 1) * sum.saved +
+                    MAX(sum.most[UNIT_FORWARD], sum.most[UNIT_BACKWARD]);
+    if (in_flight > 1 &&
+        job->schedule != PIPELINE_2BW) /* at the end backward passes follow another */
+        most = MAX(most, (in_flight - 2) * sum.saved + sum.first[UNIT_BACKWARD] +
+                             sum.left[UNIT_BACKWARD]);
+    return copy + most;
 }
 
 static uint64_t staying_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
@@ -331,13 +359,55 @@ uint32_t stage_least_recomputed(const struct pipeline_job *job, const struct sta
 
 /* ---- times ---- */
 
+/* Adds what comes next. */
+static void follow(struct unit_reductions *sum, const struct unit_reductions *next)
+{
+    uint64_t device_ns = sum->behind_ns + (next->count ? next->before_ns : next->behind_ns);
+    if (!next->count) {
+        sum->behind_ns = device_ns;
+        return;
+    }
+    if (sum->count)
+        sum->inner_ns += MAX(device_ns, sum->last_ns);
+    else
+        sum->before_ns = device_ns;
+    sum->count += next->count;
+    sum->inner_ns += next->inner_ns;
+    sum->last_ns = next->last_ns;
+    sum->behind_ns = next->behind_ns;
+}
+
 static void add_pass_times(const struct pipeline_unit *unit, int way,
                            struct stage_pass_times *times)
 {
     for (int turn = 0; turn < UNIT_TURNS; turn++) {
         times->forward_ns[turn] += unit->forward_ns[turn];
-        times->backward_ns[turn] += unit->way[way].backward_ns[turn];
-        times->weights_ns[turn] += unit->way[way].weights_ns[turn];
+        times->computed_ns[UNIT_BACKWARD][turn] += unit->way[way].backward_ns[turn];
+        times->computed_ns[UNIT_WEIGHTS][turn] += unit->way[way].weights_ns[turn];
+    }
+    for (int half = UNIT_BACKWARD; half <= UNIT_WEIGHTS; half++)
+        for (int turn = 0; turn < UNIT_REDUCED_TURNS; turn++)
+            follow(&times->halves[half][turn], &unit->way[way].reductions[half][turn]);
+}
+
+/* Returns how long a backward pass, or a half of it, keeps the device. Messages and forward passes,
+ * which follow backward passes, wait for the last reduction. Behind the first stage's first half
+ * and behind second halves there may be neither. */
+static uint64_t half_ns(const struct pipeline_job *job, uint32_t piece, enum unit_pass half,
+                        const struct unit_reductions *of)
+{
+    bool waits = !pipeline_splits(job->schedule) || (half == UNIT_BACKWARD && piece > 0);
+    return of->before_ns + of->inner_ns + (waits ? MAX(of->behind_ns, of->last_ns) : of->behind_ns);
+}
+
+static void add_halves(const struct pipeline_job *job, uint32_t piece,
+                       struct stage_pass_times *times)
+{
+    for (int turn = 0; turn < UNIT_TURNS; turn++) {
+        times->backward_ns[turn] = half_ns(job, piece, UNIT_BACKWARD,
+                                           &times->halves[UNIT_BACKWARD][turn]);
+        times->weights_ns[turn] = half_ns(job, piece, UNIT_WEIGHTS,
+                                          &times->halves[UNIT_WEIGHTS][turn]);
     }
 }
 
@@ -365,12 +435,13 @@ struct stage_pass_times stage_pass_times(const struct pipeline_job *job,
     const struct stage_layers layers = stage_part(job, cost, part);
     uint32_t piece = stage_piece(job, cost->stage, part);
     struct stage_pass_times times = {0};
-    if (piece == 0)
-        add_pass_times(&units->embedding, UNIT_KEPT, &times);
-    for (uint32_t l = layers.first; l < layers.end; l++)
-        add_pass_times(&units->layer[l], stage_recomputes(job, cost, l), &times);
     if (piece + 1 == job->stages * job->parts)
         add_pass_times(&units->head, UNIT_KEPT, &times);
+    for (uint32_t l = layers.end; l-- > layers.first;)
+        add_pass_times(&units->layer[l], stage_recomputes(job, cost, l), &times);
+    if (piece == 0)
+        add_pass_times(&units->embedding, UNIT_KEPT, &times);
+    add_halves(job, piece, &times);
     add_copies(job, piece, &times);
     return times;
 }
@@ -384,29 +455,44 @@ static uint64_t exchange_ns(const struct pipeline_job *job, enum platform_collec
     return (uint64_t)llround(seconds * 1e9);
 }
 
+/* Returns what a pass through a part waits for reductions. */
+static uint64_t waits_of(const struct pipeline_job *job, uint32_t piece,
+                         const struct stage_pass_times *times, int turn)
+{
+    uint64_t ns = 0;
+    for (int half = UNIT_BACKWARD; half <= UNIT_WEIGHTS; half++)
+        ns += half_ns(job, piece, (enum unit_pass)half, &times->halves[half][turn]) -
+              times->computed_ns[half][turn];
+    return ns;
+}
+
 /* Adds up the passes through all parts. */
 static void set_pass_times(const struct pipeline_job *job, struct stage_cost *cost)
 {
     cost->work_ns = cost->newest_ns;
+    cost->waits_ns = 0;
     for (int turn = 0; turn < UNIT_TURNS; turn++)
         cost->forward_ns[turn] = cost->backward_ns[turn] = cost->weights_ns[turn] = 0;
     for (uint32_t part = 0; part < job->parts; part++) {
         const struct stage_pass_times times = stage_pass_times(job, cost, part);
+        uint32_t piece = stage_piece(job, cost->stage, part);
         for (int turn = 0; turn < UNIT_TURNS; turn++) {
+            uint64_t count = turn == UNIT_FIRST ? 1 : job->micro_batches - 1;
             cost->forward_ns[turn] += times.forward_ns[turn];
             cost->backward_ns[turn] += times.backward_ns[turn];
             cost->weights_ns[turn] += times.weights_ns[turn];
+            cost->work_ns +=
+                count * (times.forward_ns[turn] + times.backward_ns[turn] + times.weights_ns[turn]);
+            cost->waits_ns += count * waits_of(job, piece, &times, turn);
         }
     }
-    for (int turn = 0; turn < UNIT_TURNS; turn++)
-        cost->work_ns +=
-            (turn == UNIT_FIRST ? 1 : job->micro_batches - 1) *
-            (cost->forward_ns[turn] + cost->backward_ns[turn] + cost->weights_ns[turn]);
 }
 
 static void set_times(const struct pipeline_job *job, struct stage_cost *cost)
 {
     set_pass_times(job, cost);
+    if (stage_reduces_each(job))
+        return;
     cost->reduce_ns = exchange_ns(job, PLATFORM_REDUCE, cost->trained * sizeof(float));
     cost->update_ns = (cost->update_ns + job->width - 1) / job->width +
                       exchange_ns(job, PLATFORM_GATHER, cost->trained * job->units->element_bytes);
@@ -449,7 +535,7 @@ static void add_pass_bytes(const struct pipeline_job *job, const struct pipeline
 {
     bytes->forward += unit->elements * job->units->element_bytes;
     bytes->backward += unit->way[way].backward_elements * job->units->element_bytes;
-    bytes->gradients += unit->trained * sizeof(float);
+    bytes->gradients += unit->shard * sizeof(float);
     bytes->saved += unit->way[way].saved_bytes;
 }
 

@@ -1,7 +1,9 @@
 /* What a stage of a pipeline takes: time of its passes, bytes of its device.
  *
- * Each stage has `width` ranks, which compute a micro-batch each at the same time, sum their
- * gradients when a step's last backward is done, and share the optimizer's states. */
+ * Each stage has `width` ranks, which compute a micro-batch each at the same time and share the
+ * optimizer's states. As pstar-run trains, they reduce the gradients of each micro-batch beside its
+ * backward, and share them. With `fast` sums each rank first sums those of its own micro-batches,
+ * and they reduce these when a step's last backward is done. */
 #ifndef PSTAR_PLANNER_PIPELINES_STAGE_COSTS_H
 #define PSTAR_PLANNER_PIPELINES_STAGE_COSTS_H
 
@@ -13,10 +15,12 @@
 struct pipeline_job {
     const struct units *units; /* of the micro-batch */
     uint32_t stages, width;
+    bool fast;              /* of several ranks: how they sum */
     uint32_t parts;         /* of each stage; more than 1 with PIPELINE_INTERLEAVED only */
     uint32_t micro_batches; /* of a step, on each rank */
     enum pipeline_schedule schedule;
-    bool clips;               /* updates wait for the norm of all gradients */
+    bool clips;               /* updates wait for the norm of all gradients; always if several ranks
+                                 do not sum fast */
     const uint8_t *recompute; /* [layers] as it was asked; NULL: as few as fit */
     uint64_t device_budget;
     bool moves; /* chunks come and go, so that only activations must fit at the same time, and
@@ -33,8 +37,15 @@ static inline bool stage_copies_tied(const struct pipeline_job *job)
     return job->stages > 1 && job->units->tied_bytes > 0;
 }
 
-/* When the last stage sends the first one the gradient of tied weights: with one rank, as pstar-run
- * does, for each micro-batch; with several, once a step, before the ranks sum it. */
+/* Returns whether ranks reduce the gradients of each micro-batch. The job's units then are those of
+ * so many ranks. */
+static inline bool stage_reduces_each(const struct pipeline_job *job)
+{
+    return job->width > 1 && !job->fast;
+}
+
+/* When the last stage sends the first one the gradient of tied weights: as pstar-run does, for each
+ * micro-batch; with fast sums of several ranks once a step, before the ranks sum it. */
 enum stage_tied { STAGE_UNTIED, STAGE_TIED_EACH, STAGE_TIED_ONCE };
 enum stage_tied stage_tied(const struct pipeline_job *job);
 
@@ -43,12 +54,14 @@ struct stage_cost {
     uint32_t first, end; /* layers; of several parts, where the first begins and the last ends */
     uint32_t recomputed; /* so many of them, the first ones, unless it was asked which */
     uint64_t elements, trained; /* parameters, and those of them that are trained */
+    uint64_t shard;             /* what a rank holds of the trained ones' gradients and states */
     uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS]; /* with copies of messages */
     uint64_t weights_ns[UNIT_TURNS]; /* of a backward that is split, the second half */
     uint64_t newest_ns; /* of making the newest parameters, before the next step's first pass */
     uint64_t work_ns;   /* all passes of a step */
+    uint64_t waits_ns;  /* of these for reductions */
     uint64_t reduce_ns; /* gradients, behind the last backward */
-    uint64_t update_ns; /* with what ranks gather behind it */
+    uint64_t update_ns; /* with what ranks gather */
     uint64_t device_bytes, state_bytes;
     uint64_t newest_bytes; /* of these, newest parameters in buffers that stay from pass to pass */
 };
@@ -99,9 +112,14 @@ struct stage_pass_bytes {
 struct stage_pass_bytes stage_pass_bytes(const struct pipeline_job *job,
                                          const struct stage_cost *cost, uint32_t part);
 
-/* Computes what a pass through one of the stage's parts takes, copies of messages included. */
+/* Computes what a pass through one of the stage's parts takes. */
 struct stage_pass_times {
+    /* With copies of messages. What follows at once may begin beside the last reduction of a
+     * backward that is split, which is not counted then. */
     uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS], weights_ns[UNIT_TURNS];
+    /* Without these copies: */
+    struct unit_reductions halves[UNIT_PASSES][UNIT_REDUCED_TURNS];
+    uint64_t computed_ns[UNIT_PASSES][UNIT_TURNS]; /* of backward passes, without any wait */
 };
 struct stage_pass_times stage_pass_times(const struct pipeline_job *job,
                                          const struct stage_cost *cost, uint32_t part);

@@ -25,10 +25,15 @@ static bool has_masters(const struct pipeline_job *job)
     return job->units->element_bytes == 2 || job->schedule == PIPELINE_2BW;
 }
 
-/* Returns the bytes of an element's states. */
+/* Returns the bytes of an element's states, and of its gradient, on a rank. */
 static double states_of(const struct pipeline_job *job)
 {
-    return (has_masters(job) ? 3 : 2) * sizeof(float);
+    return (has_masters(job) ? 3.0 : 2.0) * sizeof(float) / job->width;
+}
+
+static double gradient_of(const struct pipeline_job *job)
+{
+    return (double)sizeof(float) / job->width;
 }
 
 /* The time from a stage's first update to the end of its first forward pass. */
@@ -47,7 +52,7 @@ static double begin_with(const struct beginning *b, double on_host)
     double element = (double)job->units->element_bytes, room = (double)job->device_bytes;
     double here = b->trained - on_host, states = states_of(job);
     double own = has_masters(job) ? 0 : element; /* else the masters are read */
-    double read = here * (states + sizeof(float) + own), written = here * (states + element);
+    double read = here * (states + gradient_of(job) + own), written = here * (states + element);
     double up = on_host * element + beyond(read, room);
     double device_ns = here * job->units->update_ns[TRACE_ON_DEVICE] + b->forward_ns;
     double host_ns = on_host * job->units->update_ns[TRACE_ON_HOST];
@@ -342,17 +347,9 @@ struct stage_link_times stage_link_times(const struct pipeline_job *job,
     return one_part_times(job, cost, stage_pass_bytes(job, saves, 0).saved);
 }
 
-void stage_link_stretch(const struct pipeline_job *job, const struct stage_cost *cost,
-                        struct stage_pass_times *times)
+double stage_link_stretch(const struct pipeline_job *job, const struct stage_cost *cost)
 {
-    double stretch = stage_link_times(job, cost, cost).work_ns / (double)cost->work_ns;
-    for (uint32_t part = 0; part < job->parts; part++)
-        for (int turn = 0; turn < UNIT_TURNS; turn++) {
-            uint64_t *all[] = {&times[part].forward_ns[turn], &times[part].backward_ns[turn],
-                               &times[part].weights_ns[turn]};
-            for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
-                *all[i] = (uint64_t)((double)*all[i] * stretch);
-        }
+    return stage_link_times(job, cost, cost).work_ns / (double)cost->work_ns;
 }
 
 /* ---- recomputation ---- */

@@ -28,10 +28,8 @@ struct stage_link_times stage_link_times(const struct pipeline_job *job,
  * parameters that are trained. It is convex in these and increases. */
 double stage_begin_ns(const struct pipeline_job *job, double trained, double forward_ns);
 
-/* Stretches the passes through the parts of a stage, [parts], so that together they take as long as
- * the link lets them. */
-void stage_link_stretch(const struct pipeline_job *job, const struct stage_cost *cost,
-                        struct stage_pass_times *times);
+/* Returns how many times as long the passes of a stage take together as the link lets them. */
+double stage_link_stretch(const struct pipeline_job *job, const struct stage_cost *cost);
 
 /* As stage_cost, but recomputes as many layers as make the passes of a stage of one part shortest,
  * unless it was asked which are recomputed. */

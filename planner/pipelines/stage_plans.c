@@ -27,11 +27,12 @@ static struct trace **cut(const struct pipeline_question *q, const struct moving
     const struct pipeline_job *job = shape->job;
     const struct pipeline_shape to = cut_of(shape);
     struct model_job step = {.choices = {.batch = job->units->micro_batch,
-                                         .micro_batches = job->micro_batches,
+                                         .micro_batches = job->micro_batches * job->width,
                                          .recompute = shape->recompute,
                                          .frozen = (uint8_t *)q->frozen},
                              .sequence = q->sequence,
                              .precision = q->precision,
+                             .ranks = job->width,
                              .delay = job->schedule == PIPELINE_2BW,
                              .split = pipeline_splits(job->schedule)};
     step.unfused = q->recognised && q->recognised->iteration->job.unfused;

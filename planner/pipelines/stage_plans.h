@@ -1,6 +1,6 @@
-/* Plans of all stages of a shape, each of one rank, and the step that they make together.
+/* Plans of all stages of a shape, and the step that they make together.
  *
- * The search for one rank plans each stage as if messages were there at once. What a step takes is
+ * The search plans each stage as if messages were there at once. What a step takes is
  * what the simulator says of all stages together (sim/stage_replay.h). */
 #ifndef PSTAR_PLANNER_PIPELINES_STAGE_PLANS_H
 #define PSTAR_PLANNER_PIPELINES_STAGE_PLANS_H

@@ -3,6 +3,7 @@
 #include "models/derive.h"
 #include "models/pipeline.h"
 #include "models/synth.h"
+#include "traces/shard.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,15 +11,20 @@
 /* An iteration while its units are read. */
 struct unit_reading {
     const struct model_iteration *iteration;
+    const struct costs *costs;
     struct units *units;
     int way;
     uint32_t *unit_of; /* [operator_count] place of the operator's unit: embedding, layers, head */
     uint64_t *saved_alive; /* [operator_count] bytes of saved buffers */
     uint64_t *left_alive;  /* [operator_count] of these, what the unit leaves to units behind it */
+    uint8_t *second;       /* [operator_count] marks of the second half of a backward */
     uint8_t *made;         /* [tensor_count] marks of the newest parameters that are made */
     uint32_t *last_read;  /* [tensor_count] the last operator of its unit's forward that reads it */
     uint64_t newest_room; /* of those that are made for the unit that is read */
     uint64_t left_room;   /* of those that the pass does not read any more */
+    uint64_t *saved_before, *pending_before; /* [layers + 3] by the units before one */
+    uint64_t reduced; /* bytes of the gradients of the last reduction, until the next one begins */
+    bool second_reduced; /* a reduction of the second half has begun */
 };
 
 static struct pipeline_unit *unit_at(struct units *units, uint32_t place)
@@ -63,14 +69,34 @@ static void find_places(struct unit_reading *r)
         struct pipeline_unit *unit = unit_at(r->units, of_tensor[t]);
         unit->elements += trace->tensors[t].elements;
         unit->trained += iteration->choices->frozen[t] ? 0 : trace->tensors[t].elements;
+        unit->shard += trace_list_bytes(trace, TRACE_GRAD, t) / sizeof(float);
     }
 }
 
 /* ---- times ---- */
 
+/* The second half of a micro-batch's backward comes behind everything else of it. */
+static void find_halves(struct unit_reading *r)
+{
+    const struct model_iteration *iteration = r->iteration;
+    uint32_t of = NO_INDEX; /* the micro-batch whose second half has begun */
+    r->second = g_new0(uint8_t, iteration->trace->operator_count);
+    for (uint32_t m = 0; m < iteration->trace->operator_count; m++) {
+        const struct trace_operator *op = &iteration->trace->operators[m];
+        if (iteration->operators[m].kind == MODEL_WEIGHT_BACKWARD)
+            of = op->micro_batch;
+        r->second[m] = op->phase == TRACE_BACKWARD && op->micro_batch == of;
+    }
+}
+
 static bool is_second_half(const struct unit_reading *r, uint32_t m)
 {
-    return r->iteration->operators[m].kind == MODEL_WEIGHT_BACKWARD;
+    return r->second[m];
+}
+
+static enum unit_pass half_of(const struct unit_reading *r, uint32_t m)
+{
+    return is_second_half(r, m) ? UNIT_WEIGHTS : UNIT_BACKWARD;
 }
 
 /* Adds up the parameters of each unit that the second micro-batch's backward reads. The classifier
@@ -115,24 +141,61 @@ static void find_update_rates(struct units *units, const struct trace *trace,
     }
 }
 
-/* Adds the times of the first micro-batch, of the second, and of updates. */
+static uint64_t exchange_ns(const struct unit_reading *r, const struct trace_operator *op)
+{
+    return r->units->ranks > 1 ? costs_exchanges(r->costs, op).alone_ns : 0;
+}
+
+static void add_update(const struct unit_reading *r, const struct trace_operator *op,
+                       struct pipeline_unit *unit)
+{
+    unit->update_ns += op->duration_ns;
+    unit->update_gather_ns += exchange_ns(r, op);
+}
+
+/* The network's queue also adds what it has received. */
+static void add_reduction(const struct unit_reading *r, const struct trace_operator *op,
+                          struct unit_reductions *reductions)
+{
+    if (reductions->count++ == 0)
+        reductions->before_ns = reductions->behind_ns;
+    else
+        reductions->inner_ns += MAX(reductions->behind_ns, reductions->last_ns);
+    reductions->last_ns = exchange_ns(r, op) + op->duration_ns;
+    reductions->behind_ns = 0;
+}
+
+/* Adds an operator of a backward pass, or a reduction behind it. */
+static void add_backward(const struct unit_reading *r, uint32_t m, struct unit_way *way)
+{
+    const struct trace_operator *op = &r->iteration->trace->operators[m];
+    enum unit_pass half = half_of(r, m);
+    uint32_t turn = op->micro_batch;
+    struct unit_reductions *reductions = &way->reductions[half][turn];
+    if (trace_operator_reduces(op)) {
+        add_reduction(r, op, reductions);
+        return;
+    }
+    reductions->behind_ns += op->duration_ns;
+    if (turn < UNIT_TURNS)
+        (half == UNIT_WEIGHTS ? way->weights_ns : way->backward_ns)[turn] += op->duration_ns;
+}
+
+/* Adds the times of the first micro-batches, and of updates. */
 static void add_times(struct unit_reading *r)
 {
     const struct trace *trace = r->iteration->trace;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         struct pipeline_unit *unit = unit_at(r->units, r->unit_of[m]);
-        uint32_t turn = op->micro_batch;
-        if (op->phase == TRACE_UPDATE_PHASE)
-            unit->update_ns += r->way == UNIT_KEPT ? op->duration_ns : 0;
-        else if (turn >= UNIT_TURNS)
-            continue;
-        else if (is_second_half(r, m))
-            unit->way[r->way].weights_ns[turn] += op->duration_ns;
-        else if (op->phase == TRACE_BACKWARD)
-            unit->way[r->way].backward_ns[turn] += op->duration_ns;
-        else if (r->way == UNIT_KEPT)
-            unit->forward_ns[turn] += op->duration_ns;
+        if (op->phase == TRACE_UPDATE_PHASE) {
+            if (r->way == UNIT_KEPT)
+                add_update(r, op, unit);
+        } else if (op->phase == TRACE_BACKWARD && op->micro_batch < UNIT_REDUCED_TURNS) {
+            add_backward(r, m, &unit->way[r->way]);
+        } else if (r->way == UNIT_KEPT && op->micro_batch < UNIT_TURNS) {
+            unit->forward_ns[op->micro_batch] += op->duration_ns;
+        }
     }
 }
 
@@ -147,6 +210,9 @@ static void find_ends(struct unit_reading *r)
             r->units->head_first_ns[op->micro_batch] = trace->operators[m].duration_ns;
         if (op->kind == MODEL_EMBED_BACKWARD)
             r->units->embed_last_ns[op->micro_batch] = trace->operators[m].duration_ns;
+        if (op->kind == MODEL_REDUCE && op->rows)
+            r->units->embed_last_ns[op->micro_batch] = exchange_ns(r, &trace->operators[m]) +
+                                                       trace->operators[m].duration_ns;
     }
 }
 
@@ -185,14 +251,16 @@ static void add_saved(struct unit_reading *r)
         r->saved_alive[m] = (uint64_t)(alive += change[m]);
 }
 
-/* Adds up what lies from the first half of a backward to the second. */
+/* Adds up what lies from the first half of a backward to the second. Gradients that the last
+ * reduction of the first half leaves are not among it. */
 static void add_pending(struct unit_reading *r)
 {
     const struct trace *trace = r->iteration->trace;
     for (uint32_t b = 0; b < trace->buffer_count; b++) {
         const struct trace_buffer *buffer = &trace->buffers[b];
         if (trace->operators[buffer->first].micro_batch == 0 && is_second_half(r, buffer->last) &&
-            !is_second_half(r, buffer->first))
+            !is_second_half(r, buffer->first) &&
+            !trace_operator_reduces(&trace->operators[buffer->last]))
             unit_at(r->units, r->unit_of[buffer->last])->way[r->way].pending_bytes += buffer->bytes;
     }
 }
@@ -282,45 +350,112 @@ static void note_working(struct unit_reading *r, uint32_t m, uint64_t bytes, str
     note_newest(r, m, bytes, way);
 }
 
+/* Returns what waits at the operator for the embedding's reduction. A stage without it has sent it
+ * behind the classifier's backward, and the first stage receives it right before. */
+static uint64_t waiting_at(const struct unit_reading *r, uint32_t m)
+{
+    const struct model_operator *op = &r->iteration->operators[m];
+    bool has_it = op->kind == MODEL_CLASSIFIER_BACKWARD || (op->kind == MODEL_REDUCE && op->rows);
+    bool waits = r->iteration->trace->operators[m].phase == TRACE_BACKWARD && !has_it &&
+                 !is_second_half(r, m);
+    return waits ? r->units->waiting_bytes : 0;
+}
+
+/* Returns the bytes of the gradients that the operator reduces. */
+static uint64_t reduced_bytes(const struct unit_reading *r, uint32_t m)
+{
+    const struct model_operator *op = &r->iteration->operators[m];
+    uint64_t bytes = op->in[0] == NO_INDEX ? 0 : r->iteration->trace->buffers[op->in[0]].bytes;
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        if (op->gradient[i] != NO_INDEX)
+            bytes += r->iteration->trace->buffers[op->gradient[i]].bytes;
+    return bytes;
+}
+
+/* Sets what the units before each unit save, and what is pending of them. */
+static void find_before(struct unit_reading *r)
+{
+    uint32_t places = r->units->layers + 2;
+    r->saved_before = g_new0(uint64_t, places + 1);
+    r->pending_before = g_new0(uint64_t, places + 1);
+    for (uint32_t p = 0; p < places; p++) {
+        const struct unit_way *way = &unit_at(r->units, p)->way[r->way];
+        r->saved_before[p + 1] = r->saved_before[p] + way->saved_bytes;
+        r->pending_before[p + 1] = r->pending_before[p] + way->pending_bytes;
+    }
+}
+
+static enum unit_pass pass_of(const struct unit_reading *r, uint32_t m)
+{
+    return r->iteration->trace->operators[m].phase == TRACE_FORWARD ? UNIT_FORWARD : half_of(r, m);
+}
+
+/* Returns what lives at the operator and that its stage may have, whatever its layers are. */
+static uint64_t alive_at(const struct unit_reading *r, uint32_t m)
+{
+    bool in_layers = r->unit_of[m] > 0 && r->unit_of[m] <= r->units->layers;
+    bool passes = in_layers && pass_of(r, m) == UNIT_FORWARD;
+    return r->iteration->trace->non_model_bytes[m] - (passes ? r->units->passing_bytes : 0) -
+           waiting_at(r, m);
+}
+
+/* Returns what lives at the operator beside what the units before and behind its unit have left. */
+static uint64_t own_at(const struct unit_reading *r, uint32_t m)
+{
+    enum unit_pass pass = pass_of(r, m);
+    uint32_t place = r->unit_of[m], places = r->units->layers + 2;
+    uint64_t bytes = alive_at(r, m);
+    uint64_t beside = pass == UNIT_WEIGHTS ? r->pending_before[place] : r->saved_before[place];
+    if (pass == UNIT_BACKWARD)
+        beside += r->pending_before[places] - r->pending_before[place + 1];
+    return bytes > beside ? bytes - beside : 0;
+}
+
+/* Notes an operator of backward, beside whose own bytes are those of gradients of the last
+ * reduction. Of the second half, whose first unit may follow the embedding here and another one in
+ * a stage, the first reduction ends those of the embedding. */
+static void note_backward(struct unit_reading *r, uint32_t m, struct unit_way *way)
+{
+    enum unit_pass half = half_of(r, m);
+    uint64_t bytes = own_at(r, m), left = MIN(r->reduced, bytes);
+    bool behind_embedding = half == UNIT_WEIGHTS && !r->second_reduced;
+    uint64_t most = bytes - (behind_embedding ? left : 0);
+    way->most_bytes[half] = MAX(way->most_bytes[half], most);
+    if (!way->left_bytes[half])
+        way->first_bytes[half] = MAX(way->first_bytes[half], bytes - left);
+    if (!trace_operator_reduces(&r->iteration->trace->operators[m]))
+        return;
+    r->reduced = way->left_bytes[half] = reduced_bytes(r, m);
+    r->second_reduced |= half == UNIT_WEIGHTS;
+}
+
 /* Finds the peaks of the units, within the first micro-batch. */
 static void find_peaks(struct unit_reading *r)
 {
     const struct trace *trace = r->iteration->trace;
-    uint32_t places = r->units->layers + 2;
-    g_autofree uint64_t *saved = g_new0(uint64_t, places + 1); /* by the units before */
-    g_autofree uint64_t *pending = g_new0(uint64_t, places + 1);
-    for (uint32_t p = 0; p < places; p++) {
-        const struct unit_way *way = &unit_at(r->units, p)->way[r->way];
-        saved[p + 1] = saved[p] + way->saved_bytes;
-        pending[p + 1] = pending[p] + way->pending_bytes;
-    }
+    find_before(r);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         struct unit_way *way = &unit_at(r->units, r->unit_of[m])->way[r->way];
-        uint64_t bytes = trace->non_model_bytes[m];
-        uint32_t place = r->unit_of[m];
-        if (m > 0 && place != r->unit_of[m - 1])
+        if (m > 0 && r->unit_of[m] != r->unit_of[m - 1])
             r->newest_room = r->left_room = 0;
-        if (op->phase == TRACE_FORWARD && place > 0 && place <= r->units->layers)
-            bytes -= r->units->passing_bytes;
         if (op->phase == TRACE_UPDATE_PHASE || op->micro_batch != 0)
             continue;
-        enum unit_pass pass = op->phase == TRACE_FORWARD ? UNIT_FORWARD
-                              : is_second_half(r, m)     ? UNIT_WEIGHTS
-                                                         : UNIT_BACKWARD;
-        uint64_t beside = pass == UNIT_WEIGHTS ? pending[place] : saved[place];
-        if (pass == UNIT_BACKWARD)
-            beside += pending[places] - pending[place + 1];
-        way->most_bytes[pass] = MAX(way->most_bytes[pass], bytes > beside ? bytes - beside : 0);
-        note_working(r, m, bytes - r->saved_alive[m], way);
+        if (op->phase == TRACE_BACKWARD)
+            note_backward(r, m, way);
+        else
+            way->most_bytes[UNIT_FORWARD] = MAX(way->most_bytes[UNIT_FORWARD], own_at(r, m));
+        note_working(r, m, alive_at(r, m) - r->saved_alive[m], way);
     }
 }
 
-static void read_way(struct units *units, const struct model_iteration *iteration, int way)
+static void read_way(struct units *units, const struct model_iteration *iteration,
+                     const struct costs *costs, int way)
 {
-    struct unit_reading r = {.iteration = iteration, .units = units, .way = way};
+    struct unit_reading r = {.iteration = iteration, .costs = costs, .units = units, .way = way};
     r.made = g_new0(uint8_t, iteration->trace->tensor_count);
     find_places(&r);
+    find_halves(&r);
     find_last_reads(&r);
     add_times(&r);
     add_backward_elements(&r);
@@ -333,6 +468,9 @@ static void read_way(struct units *units, const struct model_iteration *iteratio
     g_free(r.unit_of);
     g_free(r.saved_alive);
     g_free(r.left_alive);
+    g_free(r.second);
+    g_free(r.saved_before);
+    g_free(r.pending_before);
     g_free(r.made);
     g_free(r.last_read);
 }
@@ -349,13 +487,14 @@ static uint64_t copy_ns(const struct platform *platform, uint64_t bytes, uint32_
     return MAX(trace_duration_ns(seconds, operators), 1);
 }
 
-/* They are made from the masters, and lie in buffers of their own. */
+/* They are made from the masters, of which ranks have shards, and lie in buffers of their own. */
 static void add_newest(struct pipeline_unit *unit, const struct units *units, uint64_t elements,
                        const struct platform *platform, uint32_t operators)
 {
     uint64_t bytes = elements * units->element_bytes;
+    uint64_t own = shard_of(elements, units->ranks, 0).count;
     unit->newest_room += room_of(bytes);
-    unit->newest_ns += copy_ns(platform, bytes + elements * sizeof(float), operators);
+    unit->newest_ns += copy_ns(platform, bytes + own * sizeof(float), operators);
 }
 
 static void add_all_newest(struct units *units, const struct model_iteration *iteration,
@@ -392,18 +531,24 @@ static void add_tied(struct units *units, const struct model_iteration *iteratio
     units->tied_gradient_bytes = elements * sizeof(float);
     units->tied_gradient_ns = copy_ns(platform, units->tied_gradient_bytes, operators);
     units->tied_gradient_room = room_of(units->tied_gradient_bytes);
+    if (units->ranks > 1) { /* the reduction adds it */
+        units->waiting_bytes = units->tied_gradient_room;
+        return;
+    }
     units->tied_add_ns[UNIT_FIRST] = copy_ns(platform, 2 * units->tied_gradient_bytes, operators);
     units->tied_add_ns[UNIT_LATER] = copy_ns(platform, 3 * units->tied_gradient_bytes, operators);
 }
 
 struct units *units_new(const struct model_iteration *kept,
-                        const struct model_iteration *recomputed, const struct platform *platform)
+                        const struct model_iteration *recomputed, const struct platform *platform,
+                        const struct costs *costs)
 {
     const struct model_job *job = &kept->job;
     struct units *units = g_new0(struct units, 1);
     units->layers = kept->config->layers;
     units->layer = g_new0(struct pipeline_unit, units->layers);
     units->micro_batch = job->choices.batch;
+    units->ranks = model_ranks(job);
     units->tensors = kept->trace->tensor_count;
     units->element_bytes = kept->trace->list_element_bytes[TRACE_PARAM];
     units->stream_bytes = (uint64_t)job->choices.batch * job->sequence * kept->config->width *
@@ -411,9 +556,9 @@ struct units *units_new(const struct model_iteration *kept,
     units->stream_room = room_of(units->stream_bytes);
     units->stream_ns = copy_ns(platform, units->stream_bytes, kept->trace->operator_count);
     add_all_newest(units, kept, platform);
-    read_way(units, kept, UNIT_KEPT);
-    read_way(units, recomputed, UNIT_RECOMPUTED);
     add_tied(units, kept, platform);
+    read_way(units, kept, costs, UNIT_KEPT);
+    read_way(units, recomputed, costs, UNIT_RECOMPUTED);
     find_update_rates(units, kept->trace, platform);
     return units;
 }

@@ -44,6 +44,7 @@ static void draw(struct drawn *d)
 {
     static const struct model_family *const families[] = {&family_gpt2, &family_llama};
     uint32_t stages = (uint32_t)g_test_rand_int_range(2, 4);
+    uint32_t width = (uint32_t)g_test_rand_int_range(1, 3);
     d->config = small_decoder(families[g_test_rand_int_range(0, 2)], g_test_rand_int_range(0, 2));
     uint32_t wider = g_test_rand_int_range(0, 2) ? 1 : 4;
     d->config.width *= wider;
@@ -56,9 +57,9 @@ static void draw(struct drawn *d)
         .platform = d->platform,
         .sequence = 4,
         .precision = g_test_rand_int_range(0, 2) ? MODEL_BF16 : MODEL_FP32,
-        .sequences = 2 * (stages + (uint32_t)g_test_rand_int_range(0, 4)),
-        .gpus = stages,
-        .nodes = stages,
+        .sequences = 2 * width * (stages + (uint32_t)g_test_rand_int_range(0, 4)),
+        .gpus = stages * width,
+        .nodes = stages * width,
         .stages = stages,
         .schedule = PIPELINE_SCHEDULE_ANY,
         .clips = true,
@@ -236,7 +237,7 @@ static void test_beside(void)
 /* ---- stages that fit ---- */
 
 /* Checks the plans of the stages of the best candidate, which take its time, or less if something
- * is updated on the host. */
+ * is updated on the host. Several ranks may take a little longer (pass_clock.h). */
 static void check_resident(const struct pipeline_candidate *best,
                            const struct moving_stages *moving)
 {
@@ -244,7 +245,8 @@ static void check_resident(const struct pipeline_candidate *best,
     check_plans(moving);
     for (uint32_t s = 0; s < best->stages; s++)
         moved += moving->results[s].figures.d2h_bytes;
-    g_assert_cmpfloat(moving->step_seconds, <, best->step_seconds + 2e-9);
+    g_assert_cmpfloat(moving->step_seconds, <,
+                      (best->width > 1 ? 1.3 : 1) * best->step_seconds + 2e-9);
     if (!moved)
         g_assert_cmpfloat(moving->step_seconds, >, best->step_seconds - 2e-9);
 }

@@ -1,6 +1,7 @@
 /* The search for a pipeline, beside the simulator: drawn cuts take the time and the memory that the
- * simulator says, and of small instances every plan is simulated: none is
- * faster than the bound, and what was found is one of them. */
+ * simulator says, and with several ranks hardly less time and hardly more memory; of small
+ * instances every plan is simulated: none is faster than the bound, and what was found is one of
+ * them. */
 #include "chunks/dry_run.h"
 #include "models/pipeline_derive.h"
 #include "models/synth.h"
@@ -40,7 +41,7 @@ struct drawn {
     enum model_precision precision;
     struct model_config config;
     struct platform *platform;
-    uint32_t stages, sequences;
+    uint32_t stages, width, sequences;
     uint8_t *frozen; /* NULL: all is trained */
 };
 
@@ -71,6 +72,7 @@ static void draw(struct drawn *d)
                                 g_test_rand_int_range(0, 2)),
         .platform = draw_platform(),
         .precision = g_test_rand_int_range(0, 2) ? MODEL_BF16 : MODEL_FP32,
+        .width = 1,
         .stages = (uint32_t)g_test_rand_int_range(2, DRAWN_STAGES + 1)};
     d->config.vocabulary = (uint32_t)g_test_rand_int_range(5, 120);
     d->config.layers = d->stages + (uint32_t)g_test_rand_int_range(0, 3);
@@ -88,8 +90,8 @@ static struct pipeline_question question_of(const struct drawn *d, uint64_t devi
                                       .sequence = 4,
                                       .precision = d->precision,
                                       .sequences = d->sequences,
-                                      .gpus = d->stages,
-                                      .nodes = d->stages,
+                                      .gpus = d->stages * d->width,
+                                      .nodes = d->stages * d->width,
                                       .stages = d->stages,
                                       .schedule = PIPELINE_SCHEDULE_ANY,
                                       .clips = true,
@@ -120,6 +122,7 @@ static struct trace **cut(const struct drawn *d, const struct choice *choice)
                                         .frozen = d->frozen},
                             .sequence = 4,
                             .precision = d->precision,
+                            .ranks = d->width,
                             .delay = choice->schedule == PIPELINE_2BW};
     uint8_t recompute[MOST_LAYERS];
     memcpy(recompute, choice->recompute, sizeof recompute);
@@ -155,7 +158,8 @@ static struct simulated simulate(const struct drawn *d, const struct choice *cho
     struct plan *plans[MOST_STAGES];
     struct stage_result results[MOST_STAGES];
     GError *error = NULL;
-    g_assert_true(platform_spread_stages(d->platform, d->stages, 1, d->stages, &error));
+    g_assert_true(
+        platform_spread_stages(d->platform, d->stages, d->width, d->stages * d->width, &error));
     struct costs *costs = costs_new(d->platform, NULL, NULL);
     struct trace **traces = cut(d, choice);
     for (uint32_t s = 0; s < d->stages; s++) {
@@ -258,6 +262,53 @@ static void test_simulated(void)
     g_assert_cmpuint(interleaved, >, 0);
 }
 
+/* ---- several ranks a stage ---- */
+
+/* Where activations lie is known to the simulator alone: they may wait for a gradient's place. What
+ * was left of a layer that another stage has may count here. */
+static double check_ranks(const struct drawn *d, const struct pipeline_candidate *candidate)
+{
+    const struct choice choice = choice_of(d, candidate);
+    const struct simulated simulated = simulate(d, &choice);
+    g_assert_cmpfloat(candidate->bound_seconds, <=, simulated.seconds + 1.5e-9);
+    g_assert_cmpfloat(candidate->step_seconds, <=, simulated.seconds + 1.5e-9);
+    for (uint32_t s = 0; s < d->stages; s++) {
+        uint64_t bytes = candidate->costs[s].device_bytes;
+        g_assert_cmpuint(bytes, >=, simulated.device_bytes[s]);
+        g_assert_cmpfloat((double)bytes, <=, 1.15 * (double)simulated.device_bytes[s]);
+    }
+    return simulated.seconds / candidate->step_seconds;
+}
+
+static void test_ranks(void)
+{
+    double sum = 0, worst = 1;
+    uint32_t count = 0;
+    for (int i = 0; i < 8; i++) {
+        struct drawn d;
+        draw(&d);
+        draw_trained(&d);
+        d.width = (uint32_t)g_test_rand_int_range(2, 4);
+        d.sequences *= d.width;
+        const struct pipeline_question question = question_of(&d, draw_budget(&d));
+        GError *error = NULL;
+        struct pipeline_answer *answer = pipeline_search(&question, &error);
+        g_assert_no_error(error);
+        for (uint32_t c = 0; c < answer->count; c++)
+            if (answer->candidates[c].timed) {
+                double ratio = check_ranks(&d, &answer->candidates[c]);
+                worst = fmax(worst, ratio);
+                sum += ratio;
+                count++;
+            }
+        pipeline_answer_free(answer);
+        draw_end(&d);
+    }
+    g_test_message("the simulator's step is %g of the clock's on average, %g at worst", sum / count,
+                   worst);
+    g_assert_cmpfloat(sum / count, <=, 1.15);
+}
+
 /* ---- every plan ---- */
 
 /* The best of all plans, in the simulator. */
@@ -311,7 +362,7 @@ static void try_cuts(struct best *best, struct choice *choice, uint32_t s, uint3
 static void try_parts(struct best *best, struct choice *choice)
 {
     const struct drawn *d = best->d;
-    if (d->sequences / choice->micro_batch % d->stages != 0)
+    if (d->sequences / d->width / choice->micro_batch % d->stages != 0)
         return;
     for (choice->parts = 2; choice->parts <= d->config.layers / d->stages; choice->parts++)
         try_recompute(best, choice);
@@ -320,11 +371,12 @@ static void try_parts(struct best *best, struct choice *choice)
 static void try_all(struct best *best)
 {
     const struct drawn *d = best->d;
-    for (uint32_t b = 1; b <= d->sequences; b++)
+    uint32_t sequences = d->sequences / d->width; /* of a rank */
+    for (uint32_t b = 1; b <= sequences; b++)
         for (int schedule = 0; schedule < PIPELINE_SCHEDULES; schedule++) {
             struct choice choice = {
                 .micro_batch = b, .schedule = (enum pipeline_schedule)schedule, .parts = 1};
-            if (d->sequences % b != 0 || d->sequences / b < d->stages)
+            if (sequences % b != 0 || sequences / b < d->stages)
                 continue;
             if (schedule == PIPELINE_INTERLEAVED)
                 try_parts(best, &choice);
@@ -347,6 +399,11 @@ static void test_every_plan(void)
             d.sequences = 4;
         }
         draw_trained(&d);
+        if (i == 3) { /* several ranks */
+            d.stages = d.width = 2;
+            d.config.layers = 3;
+            d.sequences = 2 * d.width * (uint32_t)g_test_rand_int_range(1, 3);
+        }
         struct best best = {&d, draw_budget(&d), INFINITY, 0, 0};
         const struct pipeline_question question = question_of(&d, best.device_budget);
         GError *error = NULL;
@@ -356,10 +413,12 @@ static void test_every_plan(void)
         try_all(&best);
         g_test_message("%u plans, %u fit: bound %g, best %g, found %g", best.plans, best.fitting,
                        answer->bound_seconds, best.seconds, plan->fits ? plan->step_seconds : 0);
-        g_assert_cmpint(plan->fits, ==, best.fitting > 0);
+        if (d.width == 1) /* else a plan that just fits may be missed: see check_ranks */
+            g_assert_cmpint(plan->fits, ==, best.fitting > 0);
         if (plan->fits) {
             g_assert_cmpfloat(answer->bound_seconds, <=, best.seconds + 1.5e-9);
-            g_assert_cmpfloat(best.seconds, <=, plan->step_seconds + 1.5e-9);
+            if (d.width == 1)
+                g_assert_cmpfloat(best.seconds, <=, plan->step_seconds + 1.5e-9);
         }
         fitting += best.fitting;
         pipeline_answer_free(answer);
@@ -368,23 +427,28 @@ static void test_every_plan(void)
     g_assert_cmpuint(fitting, >, 0);
 }
 
-/* ---- several ranks a stage ---- */
+/* ---- bounds with several ranks a stage ---- */
 
-static struct units *new_units(const struct drawn *d, enum pipeline_schedule schedule)
+static struct units *new_units(const struct drawn *d, const struct pipeline_job *of)
 {
     uint8_t all[MOST_LAYERS];
-    struct model_job job = {.choices = {.batch = 1, .micro_batches = 2, .frozen = d->frozen},
-                            .sequence = 4,
-                            .precision = MODEL_BF16,
-                            .delay = schedule == PIPELINE_2BW,
-                            .split = pipeline_splits(schedule)};
+    uint32_t ranks = stage_reduces_each(of) ? of->width : 1;
+    struct model_job job = {
+        .choices = {.batch = 1,
+                    .micro_batches = ranks > 1 ? ranks * UNIT_REDUCED_TURNS : UNIT_TURNS,
+                    .frozen = d->frozen},
+        .sequence = 4,
+        .precision = MODEL_BF16,
+        .ranks = ranks,
+        .delay = of->schedule == PIPELINE_2BW,
+        .split = pipeline_splits(of->schedule)};
     memset(all, 1, sizeof all);
     struct model_iteration *kept = model_iteration_new(&d->config, &job, NULL);
     job.choices.recompute = all;
     struct model_iteration *recomputed = model_iteration_new(&d->config, &job, NULL);
     model_estimate(kept, d->platform);
     model_estimate(recomputed, d->platform);
-    struct units *units = units_new(kept, recomputed, d->platform);
+    struct units *units = units_new(kept, recomputed, d->platform, of->costs);
     model_iteration_free(kept);
     model_iteration_free(recomputed);
     return units;
@@ -409,7 +473,7 @@ static double least_step(const struct pipeline_job *job, uint32_t *ends, uint32_
 static void check_bound(const struct drawn *d, struct pipeline_job *job)
 {
     uint32_t ends[MOST_STAGES], found[MOST_STAGES];
-    struct units *units = new_units(d, job->schedule);
+    struct units *units = new_units(d, job);
     uint64_t bound_ns = 0;
     job->units = units;
     double least = least_step(job, ends, 0);
@@ -430,7 +494,8 @@ static void draw_parts(struct drawn *d, struct pipeline_job *job)
     d->config.layers = d->stages * job->parts + (uint32_t)g_test_rand_int_range(0, 3);
 }
 
-/* With and without clipping, with sums of gradients beside the next step or before it. */
+/* With and without clipping, with sums of gradients of each micro-batch, beside the next step or
+ * before it. */
 static void test_widths(void)
 {
     for (int i = 0; i < 120; i++) {
@@ -442,6 +507,7 @@ static void test_widths(void)
         struct pipeline_job job = {
             .stages = d.stages,
             .width = width,
+            .fast = g_test_rand_int_range(0, 2),
             .parts = 1,
             .micro_batches = d.stages + (uint32_t)g_test_rand_int_range(0, 12),
             .schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_SCHEDULES),
@@ -449,6 +515,7 @@ static void test_widths(void)
             .device_budget = (uint64_t)g_test_rand_int_range(10000, 100000),
             .platform = d.platform,
             .costs = costs};
+        job.clips |= stage_reduces_each(&job);
         if (job.schedule == PIPELINE_INTERLEAVED)
             draw_parts(&d, &job);
         draw_trained(&d);
@@ -462,6 +529,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/pipelines/simulated", test_simulated);
+    g_test_add_func("/pipelines/ranks", test_ranks);
     g_test_add_func("/pipelines/every_plan", test_every_plan);
     g_test_add_func("/pipelines/widths", test_widths);
     return g_test_run();

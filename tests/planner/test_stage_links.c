@@ -70,13 +70,15 @@ static void draw(struct drawn_stage *d)
     uint64_t saved = whole ? 0 : (uint64_t)(d->unit * g_test_rand_double_range(0, 0.4));
     for (int l = 0; l < LAYERS; l++) {
         struct pipeline_unit *unit = &d->layers[l];
-        *unit = (struct pipeline_unit){.elements = elements, .trained = elements};
+        *unit =
+            (struct pipeline_unit){.elements = elements, .trained = elements, .shard = elements};
         unit->way[UNIT_KEPT] = unit->way[UNIT_RECOMPUTED] =
             (struct unit_way){.backward_elements = elements, .saved_bytes = saved};
         for (int turn = 0; turn < UNIT_TURNS; turn++) {
             unit->forward_ns[turn] = (uint64_t)(d->up_ns * g_test_rand_double_range(0, 0.5));
-            unit->way[UNIT_KEPT].backward_ns[turn] =
-                (uint64_t)(d->up_ns * g_test_rand_double_range(0, 1));
+            uint64_t ns = (uint64_t)(d->up_ns * g_test_rand_double_range(0, 1));
+            unit->way[UNIT_KEPT].backward_ns[turn] = ns;
+            unit->way[UNIT_KEPT].reductions[UNIT_BACKWARD][turn].behind_ns = ns;
         }
     }
     d->units = (struct units){
