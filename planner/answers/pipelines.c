@@ -243,6 +243,21 @@ static const char *untrained(const struct pipeline_question *q,
     return NULL;
 }
 
+/* The caller frees the results of both with g_free. A single stage has neither cut nor schedule. */
+static char *launcher_of(const struct pipeline_candidate *best)
+{
+    uint32_t processes = best->stages * best->width;
+    return processes > 1 ? g_strdup_printf("mpirun -n %u ", processes) : g_strdup("");
+}
+
+static char *shape_options(const struct pipeline_candidate *best)
+{
+    g_autofree char *cut = cut_of(best);
+    if (best->stages == 1)
+        return g_strdup("");
+    return g_strdup_printf(" %s --schedule %s", cut, pipeline_schedule_name(best->schedule));
+}
+
 /* Returns the option that says what is trained, for a command. The caller frees it with g_free. */
 static char *train_option(const struct pipeline_request_files *files)
 {
@@ -255,19 +270,19 @@ static void print_command(const struct pipeline_question *q,
                           const struct pipeline_candidate *best, FILE *out)
 {
     const char *note = untrained(q, best);
-    g_autofree char *cut = cut_of(best), *recompute = recompute_of(q, best);
+    g_autofree char *launcher = launcher_of(best), *shape = shape_options(best),
+                    *recompute = recompute_of(q, best);
     g_autofree char *model = files->model ? question_word(files->model) : g_strdup("CONFIG");
     g_autofree char *train = train_option(files);
     if (note)
         fprintf(out, "\nNot trained here as planned: %s.\n", note);
     bool differs = best->width > 1 && q->fast;
-    if (best->stages == 1 || differs || !model_config_predicts_next(q->config))
+    if (differs || !model_config_predicts_next(q->config))
         return;
     fprintf(out,
-            "\nmpirun -n %u pstar-run --model %s%s%s %s --schedule %s --batch %u "
-            "--micro-batches %u --seq %u --precision %s --recompute %s --data TEXT\n",
-            best->stages * best->width, model, train, platform_device_option(q->platform), cut,
-            pipeline_schedule_name(best->schedule), best->micro_batch,
+            "\n%spstar-run --model %s%s%s%s --batch %u --micro-batches %u --seq %u --precision %s "
+            "--recompute %s --data TEXT\n",
+            launcher, model, train, platform_device_option(q->platform), shape, best->micro_batch,
             best->micro_batches * best->width, q->sequence,
             q->precision == MODEL_BF16 ? "bf16" : "fp32", recompute);
 }
@@ -558,7 +573,7 @@ static bool check_plans(const struct pipeline_request_files *files, bool fast,
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                 "-o %s: the best pipeline has %u stage%s of %u GPU%s, and plans are written for "
-                "several stages%s",
+                "several stages%s; --gpus without --stages plans one stage",
                 files->plans, best->stages, best->stages == 1 ? "" : "s", best->width,
                 best->width == 1 ? "" : "s",
                 fast ? " of one GPU each, or without --reduction fast" : "");

@@ -278,7 +278,8 @@ static void test_command(void)
                                           "--micro-batch traced",
                                           "--gpus 4 --schedule 1f1b",
                                           "--gpus 4 --schedule 2bw",
-                                          "--gpus 4 --schedule zb-h1"};
+                                          "--gpus 4 --schedule zb-h1",
+                                          "--stages 1"};
     struct workshop *workshop = workshop_new();
     g_autoptr(GString) data = g_string_new(NULL);
     double first = NAN;
@@ -408,6 +409,8 @@ static void test_refusals(void)
          "train something in every layer", USAGE},
         {"--stages 2 --gpus 4 --batch 1 --micro-batches 8 --reduction fast -o plan-%s.json",
          "plans are written for several stages of one GPU", USAGE},
+        {"--stages 1 --gpus 2 --batch 1 --micro-batches 8 -o plan-%s.json",
+         "--gpus without --stages plans one stage", USAGE},
     };
     struct workshop *workshop = workshop_new();
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
