@@ -59,11 +59,23 @@ static bool are_apart(const struct trace *trace)
     return true;
 }
 
+/* Returns whether updates take the newest parameters from buffers that several ranks have whole
+ * (models/pipeline_cutting.h). Those on the host gather them instead, and the buffers end sooner,
+ * which the trace does not tell. */
+static bool take_newest(const struct trace *trace)
+{
+    for (uint32_t b = 0; trace->stages > 1 && trace->ranks > 1 && b < trace->buffer_count; b++)
+        if (g_str_has_prefix(trace->buffers[b].name, "newest "))
+            return true;
+    return false;
+}
+
 bool placement_is_possible(const struct trace *trace, const struct platform *platform)
 {
     bool on_device = updates_at(trace, TRACE_ON_DEVICE), on_host = updates_at(trace, TRACE_ON_HOST);
     bool timed = platform ? on_device || on_host : on_device && on_host;
-    return timed && trace->list_element_bytes[TRACE_PARAM] && are_apart(trace);
+    return timed && trace->list_element_bytes[TRACE_PARAM] && are_apart(trace) &&
+           !take_newest(trace);
 }
 
 static uint64_t *count_elements(const struct trace *trace, const struct layout *layout,

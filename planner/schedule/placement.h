@@ -34,8 +34,9 @@ struct placement {
 
 bool placement_same(const struct placement *a, const struct placement *b);
 
-/* Returns whether updates can be placed: the trace has one update operator for each tensor, and the
- * platform (may be NULL) or the trace tells how long updates take on either side. */
+/* Returns whether updates can be placed: the trace has one update operator for each tensor, the
+ * platform (may be NULL) or the trace tells how long updates take on either side, and they take no
+ * newest parameters from buffers of several ranks. */
 bool placement_is_possible(const struct trace *trace, const struct platform *platform);
 
 /* Returns the trace with its updates placed by the groups of the layout (models/derive.h).

@@ -324,7 +324,8 @@ static void test_plans(void)
                  {"--gpus 4 --device-memory 1MiB --precision fp32", "moving"},
                  {"--gpus 4 --device-memory 800KiB --precision bf16 --schedule 1f1b", "moving"},
                  {"--gpus 4 --device-memory 1GiB --precision bf16 --schedule 1f1b", "plans"},
-                 {"--gpus 4 --device-memory 1GiB --precision fp32 --schedule 2bw", "plans"}};
+                 {"--gpus 4 --device-memory 1GiB --precision fp32 --schedule 2bw", "plans"},
+                 {"--gpus 4 --device-memory 900KiB --precision fp32 --schedule 2bw", "moving"}};
     static const char *const keys[] = {"device_bytes", "host_bytes", "h2d_bytes",
                                        "d2h_bytes",    "evictions",  "peak_device_bytes",
                                        "sent_bytes"};
