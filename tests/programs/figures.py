@@ -140,7 +140,7 @@ class Figures(unittest.TestCase):
             rows, before = (path.read_text().splitlines() for path in (copy, table))
             self.assertEqual([row for row in rows if not row.startswith("2,")],
                              [row for row in before if not row.startswith("2,")])
-            self.assertEqual([row.split(",")[7:11] for row in rows if row.startswith("2,")],
+            self.assertEqual([row.split(",")[8:12] for row in rows if row.startswith("2,")],
                              [["gpipe", "7", "3.5", "3.25"]])
 
 
