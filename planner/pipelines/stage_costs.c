@@ -305,8 +305,8 @@ static uint64_t activation_bytes(const struct pipeline_job *job, const struct st
         return copy + in_flight * sum.saved + working_beside_newest(job, cost->stage, &sum);
     uint64_t most = (in_flight - 1) * sum.saved +
                     MAX(sum.most[UNIT_FORWARD], sum.most[UNIT_BACKWARD]);
-    if (in_flight > 1 &&
-        job->schedule != PIPELINE_2BW) /* at the end backward passes follow another */
+    /* At the end of a step backward passes follow each other. */
+    if (in_flight > 1 && job->schedule != PIPELINE_2BW)
         most = MAX(most, (in_flight - 2) * sum.saved + sum.first[UNIT_BACKWARD] +
                              sum.left[UNIT_BACKWARD]);
     return copy + most;

@@ -100,6 +100,14 @@ static struct pipeline_question question_of(const struct drawn *d, uint64_t devi
                                       .threads = 2};
 }
 
+static struct pipeline_answer *search(const struct pipeline_question *question)
+{
+    GError *error = NULL;
+    struct pipeline_answer *answer = pipeline_search(question, &error);
+    g_assert_no_error(error);
+    return answer;
+}
+
 /* ---- a plan in the simulator ---- */
 
 /* Everything that a plan says. */
@@ -230,9 +238,7 @@ static void check_candidate(const struct drawn *d, const struct pipeline_candida
 static uint64_t draw_budget(const struct drawn *d)
 {
     const struct pipeline_question question = question_of(d, UINT64_MAX);
-    GError *error = NULL;
-    struct pipeline_answer *answer = pipeline_search(&question, &error);
-    g_assert_no_error(error);
+    struct pipeline_answer *answer = search(&question);
     uint64_t most = 0;
     for (uint32_t s = 0; s < d->stages; s++)
         most = MAX(most, answer->candidates[0].costs[s].device_bytes);
@@ -248,9 +254,7 @@ static void test_simulated(void)
         draw(&d);
         draw_trained(&d);
         const struct pipeline_question question = question_of(&d, draw_budget(&d));
-        GError *error = NULL;
-        struct pipeline_answer *answer = pipeline_search(&question, &error);
-        g_assert_no_error(error);
+        struct pipeline_answer *answer = search(&question);
         for (uint32_t c = 0; c < answer->count; c++)
             if (answer->candidates[c].timed) {
                 check_candidate(&d, &answer->candidates[c]);
@@ -291,9 +295,7 @@ static void test_ranks(void)
         d.width = (uint32_t)g_test_rand_int_range(2, 4);
         d.sequences *= d.width;
         const struct pipeline_question question = question_of(&d, draw_budget(&d));
-        GError *error = NULL;
-        struct pipeline_answer *answer = pipeline_search(&question, &error);
-        g_assert_no_error(error);
+        struct pipeline_answer *answer = search(&question);
         for (uint32_t c = 0; c < answer->count; c++)
             if (answer->candidates[c].timed) {
                 double ratio = check_ranks(&d, &answer->candidates[c]);
@@ -406,9 +408,7 @@ static void test_every_plan(void)
         }
         struct best best = {&d, draw_budget(&d), INFINITY, 0, 0};
         const struct pipeline_question question = question_of(&d, best.device_budget);
-        GError *error = NULL;
-        struct pipeline_answer *answer = pipeline_search(&question, &error);
-        g_assert_no_error(error);
+        struct pipeline_answer *answer = search(&question);
         const struct pipeline_candidate *plan = &answer->candidates[0];
         try_all(&best);
         g_test_message("%u plans, %u fit: bound %g, best %g, found %g", best.plans, best.fitting,
