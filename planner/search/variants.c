@@ -22,7 +22,7 @@ enum {
 
 /* Blocks that may be fetched, updated and written back at the same time, besides what else the
  * device holds; and the elements below which copies would be too short to be worth it. */
-enum { BLOCKS_OF_DEVICE = 12, LEAST_BLOCK = 1 << 16 };
+enum { BLOCKS_OF_DEVICE = 12, FILLING_BLOCKS = 4, LEAST_BLOCK = 1 << 16 };
 
 /* Returns the outcome of a variant for which no plan was found within the budgets. If host memory
  * is limited, this need not prove that there is none. */
@@ -256,15 +256,25 @@ static uint64_t block_of_device(const struct variant_search *c)
     return MAX(LEAST_BLOCK, elements / step * step);
 }
 
+/* Returns whether the states of any tensor fill much of the device. */
+static bool any_fills(const struct variant_search *c)
+{
+    uint64_t most = FILLING_BLOCKS * block_of_device(c);
+    for (tensor_id t = 0; t < c->trace->tensor_count; t++)
+        if (c->trace->tensors[t].elements > most)
+            return true;
+    return false;
+}
+
 /* Tries the best choices with state blocks if the trace has none, and without if it has: with
  * blocks of the model's size, and with smaller ones where the states of a tensor fill much of the
  * device. This follows all searches of other variants, none of which it changes, so the plan is no
- * worse for it. A bound counts parts of whole states as if they moved apart, so blocks gain next to
- * nothing where the plan is close to it. */
+ * worse for it. A bound mostly counts parts of whole states as if they moved apart, so blocks gain
+ * next to nothing where the plan is close to it. It counts very large ones as wholes. */
 static void try_blocks(struct variant_search *c)
 {
     const struct variant *best = c->best;
-    if (best->close)
+    if (best->close && !any_fills(c))
         return;
     guint from = c->variants->len;
     struct run_choices *other = as_best(c);

@@ -378,10 +378,12 @@ static void test_blocks_pay(void)
 }
 
 /* Synthesises a step of the model for a V100 behind this link. */
-static void set_up_on_v100(struct fixture *f, const struct model_job *job, const char *link)
+static void set_up_on(struct fixture *f, const char *machine, const struct model_job *job,
+                      const char *link)
 {
     g_autoptr(GError) error = NULL;
-    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    g_autofree char *path = g_strdup_printf(PROJECT_DIR "/platforms/%s.json", machine);
+    f->platform = platform_read(path, NULL);
     f->costs = costs_new(f->platform, link, NULL);
     f->trace = model_synthesise(&f->config, job, f->platform, &error);
     g_assert_no_error(error);
@@ -415,7 +417,7 @@ static void test_small_blocks_pay(void)
                                    .vocabulary = 300}};
     const struct model_job job = {
         .choices = {.batch = 1, .micro_batches = 1}, .sequence = 256, .precision = MODEL_BF16};
-    set_up_on_v100(&f, &job, "h2d=133GB/s,d2h=200GB/s");
+    set_up_on(&f, "v100-yard", &job, "h2d=133GB/s,d2h=200GB/s");
     struct variants_result *whole = search_blocks(&f, 14000000, UINT64_MAX, 1, LAYERS_ONLY);
     struct variants_result *chosen = search_blocks(&f, 14000000, UINT64_MAX, 1, BLOCKS);
     g_test_message("%.4f s, in blocks %.4f s", whole->best->plan->predicted.iteration_seconds,
@@ -442,7 +444,7 @@ static void test_blocks_pay_late(void)
                                    .vocabulary = 1012}};
     const struct model_job job = {
         .choices = {.batch = 1, .micro_batches = 1}, .sequence = 512, .precision = MODEL_FP32};
-    set_up_on_v100(&f, &job, "h2d=12.3GB/s,d2h=23.9GB/s");
+    set_up_on(&f, "v100-yard", &job, "h2d=12.3GB/s,d2h=23.9GB/s");
     for (uint64_t seed = 3; seed <= 4; seed++) {
         struct variants_result *chosen = search_blocks(&f, 2541056129, 21484664047, seed, BLOCKS);
         g_assert_cmpuint(chosen->best->plan->choices->state_block, >, 0);
@@ -450,6 +452,33 @@ static void test_blocks_pay_late(void)
         check_plan(&f, chosen);
         variants_result_free(chosen);
     }
+    tear_down(&f);
+}
+
+/* A plan may be near its bound because that knows that no two of the largest states are on the
+ * device at the same time. Takes about 40 s. */
+static void test_blocks_pay_near_bound(void)
+{
+    struct fixture f = {.config = {.name = "words",
+                                   .layers = 4,
+                                   .width = 1216,
+                                   .heads = 19,
+                                   .inner = 4 * 1216,
+                                   .positions = 128,
+                                   .vocabulary = 25248}};
+    uint8_t all[LAYERS];
+    const struct model_job job = {
+        .choices = {.batch = 1, .micro_batches = 1, .recompute = memset(all, 1, LAYERS)},
+        .sequence = 128,
+        .precision = MODEL_FP32};
+    set_up_on(&f, "a100-40gb", &job, "h2d=139GB/s,d2h=112GB/s");
+    struct variants_result *whole = search_blocks(&f, 305562554, 3568491116, 0, LAYERS_ONLY);
+    struct variants_result *chosen = search_blocks(&f, 305562554, 3568491116, 0, BLOCKS);
+    g_assert_cmpfloat(chosen->best->plan->predicted.iteration_seconds, <,
+                      0.6 * whole->best->plan->predicted.iteration_seconds);
+    check_plan(&f, chosen);
+    variants_result_free(whole);
+    variants_result_free(chosen);
     tear_down(&f);
 }
 
@@ -707,5 +736,7 @@ int main(int argc, char **argv)
     draws_test(4, 11, "/variants/host-shares", test_host_shares);
     draws_test(4, 11, "/variants/micro-batches", test_micro_batches);
     draws_test(4, 11, "/variants/other-baselines", test_other_baselines);
+    if (g_test_slow())
+        g_test_add_func("/variants/blocks-pay-near-bound", test_blocks_pay_near_bound);
     return g_test_run();
 }
