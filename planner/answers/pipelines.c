@@ -229,13 +229,20 @@ static char *cut_of(const struct pipeline_candidate *best)
     return cut_text(best->stages, best->stage_parts, layers);
 }
 
+/* Returns whether the ranks of a stage sum as pstar-run's pipelines do not. */
+static bool sums_otherwise(const struct pipeline_question *q,
+                           const struct pipeline_candidate *candidate)
+{
+    return candidate->width > 1 && q->fast;
+}
+
 /* Says what pstar-run would do otherwise than the plan; NULL if it trains so. */
 static const char *untrained(const struct pipeline_question *q,
                              const struct pipeline_candidate *best)
 {
     if (!model_config_predicts_next(q->config))
         return "pstar-run trains models that predict the next token";
-    if (best->width > 1 && q->fast)
+    if (sums_otherwise(q, best))
         return "pstar-run's pipelines reduce each micro-batch's gradient, to have the bits of one "
                "process, which is planned without --reduction fast";
     if (best->schedule == PIPELINE_2BW && best->stages > 1 && !q->clips)
@@ -276,8 +283,7 @@ static void print_command(const struct pipeline_question *q,
     g_autofree char *train = train_option(files);
     if (note)
         fprintf(out, "\nNot trained here as planned: %s.\n", note);
-    bool differs = best->width > 1 && q->fast;
-    if (differs || !model_config_predicts_next(q->config))
+    if (sums_otherwise(q, best) || !model_config_predicts_next(q->config))
         return;
     fprintf(out,
             "\n%spstar-run --model %s%s%s%s --batch %u --micro-batches %u --seq %u --precision %s "
@@ -565,7 +571,8 @@ static void refuse(const struct pipeline_question *q, const struct pipeline_answ
 }
 
 /* Refuses to write plans that are not made (moving_stages_can_plan). */
-static bool check_plans(const struct pipeline_request_files *files, bool fast,
+static bool check_plans(const struct pipeline_question *q,
+                        const struct pipeline_request_files *files,
                         const struct pipeline_answer *answer, GError **error)
 {
     const struct pipeline_candidate *best = &answer->candidates[0];
@@ -576,7 +583,7 @@ static bool check_plans(const struct pipeline_request_files *files, bool fast,
                 "several stages%s; --gpus without --stages plans one stage",
                 files->plans, best->stages, best->stages == 1 ? "" : "s", best->width,
                 best->width == 1 ? "" : "s",
-                fast ? " of one GPU each, or without --reduction fast" : "");
+                sums_otherwise(q, best) ? " of one GPU each, or without --reduction fast" : "");
     return false;
 }
 
@@ -596,7 +603,7 @@ bool pipelines_answer(const struct pipeline_question *question,
     if (ok && !fits)
         refuse(question, answer, error);
     ok = ok && fits &&
-         check_plans(files, question->fast, answer, error); /* who has the answer may ask again */
+         check_plans(question, files, answer, error); /* who has the answer may ask again */
     pipeline_answer_free(answer);
     return ok;
 }

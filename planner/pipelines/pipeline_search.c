@@ -91,22 +91,30 @@ static struct pipeline_candidate *candidate_at(const struct pipeline_run *search
     return &g_array_index(search->candidates, struct pipeline_candidate, index);
 }
 
-/* Returns the job of a candidate of the depth, without its units. */
-static struct pipeline_job job_at(const struct pipeline_run *search, const struct run_depth *depth,
-                                  const struct pipeline_candidate *candidate)
+/* Returns the job of a candidate. Describes its units if that has not been done; without them,
+ * which is an error, it has none. */
+static struct pipeline_job job_of(const struct pipeline_run *search,
+                                  const struct pipeline_candidate *candidate, GError **error)
 {
     const struct pipeline_question *q = search->question;
-    return (struct pipeline_job){.stages = candidate->stages,
-                                 .width = candidate->width,
-                                 .micro_batches = candidate->micro_batches,
-                                 .schedule = candidate->schedule,
-                                 .parts = candidate->stage_parts,
-                                 .fast = q->fast,
-                                 .clips = q->clips || (candidate->width > 1 && !q->fast),
-                                 .recompute = q->recompute,
-                                 .device_budget = q->device_budget,
-                                 .platform = depth->exchanges,
-                                 .costs = depth->costs};
+    guint d = 0;
+    while (g_array_index(search->depths, struct run_depth, d).stages != candidate->stages)
+        d++;
+    const struct run_depth *depth = &g_array_index(search->depths, struct run_depth, d);
+    struct pipeline_job job = {.stages = candidate->stages,
+                               .width = candidate->width,
+                               .micro_batches = candidate->micro_batches,
+                               .schedule = candidate->schedule,
+                               .parts = candidate->stage_parts,
+                               .fast = q->fast,
+                               .clips = q->clips,
+                               .recompute = q->recompute,
+                               .device_budget = q->device_budget,
+                               .platform = depth->exchanges,
+                               .costs = depth->costs};
+    job.clips |= stage_reduces_each(&job);
+    job.units = pipeline_units_of(search->units, &job, candidate->micro_batch, error);
+    return job;
 }
 
 /* Returns whether the ranks of a stage share such a step, with enough micro-batches for all stages.
@@ -225,14 +233,6 @@ static bool refuse(const struct pipeline_run *search, GError **error)
     return false;
 }
 
-/* Describes the units of a candidate. */
-static bool describe(struct pipeline_run *search, const struct run_depth *depth,
-                     const struct pipeline_candidate *candidate, GError **error)
-{
-    const struct pipeline_job job = job_at(search, depth, candidate);
-    return pipeline_units_of(search->units, &job, candidate->micro_batch, error) != NULL;
-}
-
 static bool list_candidates(struct pipeline_run *search, GError **error)
 {
     const struct pipeline_question *q = search->question;
@@ -247,23 +247,11 @@ static bool list_candidates(struct pipeline_run *search, GError **error)
             guint first = search->candidates->len;
             add_schedules(search, depth, b);
             for (guint c = first; c < search->candidates->len; c++)
-                if (!describe(search, depth, candidate_at(search, c), error))
+                if (!job_of(search, candidate_at(search, c), error).units)
                     return false;
         }
     }
     return search->candidates->len > 0 || refuse(search, error);
-}
-
-static struct pipeline_job job_of(const struct pipeline_run *search,
-                                  const struct pipeline_candidate *candidate)
-{
-    guint d = 0;
-    while (g_array_index(search->depths, struct run_depth, d).stages != candidate->stages)
-        d++;
-    const struct run_depth *depth = &g_array_index(search->depths, struct run_depth, d);
-    struct pipeline_job job = job_at(search, depth, candidate);
-    job.units = pipeline_units_of(search->units, &job, candidate->micro_batch, NULL);
-    return job;
 }
 
 /* ---- bounds ---- */
@@ -501,7 +489,7 @@ static void set_jobs(struct pipeline_run *search)
 {
     search->jobs = g_renew(struct pipeline_job, search->jobs, search->candidates->len);
     for (guint c = 0; c < search->candidates->len; c++)
-        search->jobs[c] = job_of(search, candidate_at(search, c));
+        search->jobs[c] = job_of(search, candidate_at(search, c), NULL);
 }
 
 /* ---- the search ---- */

@@ -377,7 +377,7 @@ static void test_blocks_pay(void)
     platform_free(platform);
 }
 
-/* Synthesises a step of the model for a V100 behind this link. */
+/* Synthesises a step of the model for a machine of platforms/ behind this link. */
 static void set_up_on(struct fixture *f, const char *machine, const struct model_job *job,
                       const char *link)
 {
