@@ -31,13 +31,12 @@ static void try_bias(struct search *search, enum bias_number number, uint32_t la
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
-        struct retention_bias bias = trial.bias;
-        int now = *number_of(&bias, number);
-        search_follow(search, &trial);
+        struct trial_settings settings = trial_settings_of(&trial);
+        uint8_t *value = number_of(&settings.bias, number);
+        int now = *value;
         for (int change = -most; change <= most; change += step) {
-            *number_of(&bias, number) = (uint8_t)CLAMP(now + change, 0, bias_most[number]);
-            search->bias = bias;
-            search_add_once(search, trial.layout, trial.placement);
+            *value = (uint8_t)CLAMP(now + change, 0, bias_most[number]);
+            search_add_once(search, trial.layout, trial.placement, &settings);
         }
     }
     search_run(search, search_run_plans);

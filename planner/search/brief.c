@@ -38,12 +38,13 @@ static uint32_t middle_layout(const struct search *search)
 static void try_shares(struct search *search, uint32_t layout)
 {
     if (!search->context.strategies)
-        search_add_once(search, layout, as_traced);
+        search_add_once(search, layout, as_traced, &search->settings);
     for (uint16_t share = 0; search->context.strategies && share <= FIRST_SHARES; share++)
         search_add_once(
             search, layout,
             (struct placement){.pattern = PLACEMENT_SPREAD,
-                               .parts = (uint16_t)(share * (PLACEMENT_PARTS / FIRST_SHARES))});
+                               .parts = (uint16_t)(share * (PLACEMENT_PARTS / FIRST_SHARES))},
+            &search->settings);
     search_run(search, search_run_plans);
 }
 
@@ -53,9 +54,9 @@ static void try_everything(struct search *search)
     for (guint i = 0; i < search->choices->items->len; i++) {
         if (choice_at(search, i)->duplicate)
             continue;
-        search_add_once(search, i, as_traced);
+        search_add_once(search, i, as_traced, &search->settings);
         if (search->context.strategies)
-            search_add_once(search, i, all_on_host);
+            search_add_once(search, i, all_on_host, &search->settings);
     }
     search_run(search, search_run_plans);
 }
@@ -71,6 +72,7 @@ static void shift_share(struct search *search, int step)
     if (!best || best->placement.pattern != PLACEMENT_SPREAD)
         return;
     const struct placement placement = best->placement;
+    const struct trial_settings settings = trial_settings_of(best);
     uint32_t layout = best->layout;
     for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
         int parts = placement.parts + step * ways[i].parts;
@@ -79,7 +81,8 @@ static void shift_share(struct search *search, int step)
             search_add_once(search, layout,
                             (struct placement){.pattern = PLACEMENT_SPREAD,
                                                .parts = (uint16_t)parts,
-                                               .tail = (uint16_t)tail});
+                                               .tail = (uint16_t)tail},
+                            &settings);
     }
     search_run(search, search_run_plans);
 }
@@ -93,14 +96,14 @@ static void try_other_biases(struct search *search)
         return;
     const struct trial best = *search->context.incumbent;
     for (size_t i = 0; i < G_N_ELEMENTS(weights); i++) {
-        search_follow(search, &best);
-        search->bias.d2h_share = weights[i];
-        search_add_once(search, best.layout, best.placement);
+        struct trial_settings settings = trial_settings_of(&best);
+        settings.bias.d2h_share = weights[i];
+        search_add_once(search, best.layout, best.placement, &settings);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(shares); i++) {
-        search_follow(search, &best);
-        search->bias.parameter_share = shares[i];
-        search_add_once(search, best.layout, best.placement);
+        struct trial_settings settings = trial_settings_of(&best);
+        settings.bias.parameter_share = shares[i];
+        search_add_once(search, best.layout, best.placement, &settings);
     }
     search_run(search, search_run_plans);
 }
@@ -112,7 +115,7 @@ static void try_other_layouts(struct search *search)
     const struct placement placement = search->context.incumbent->placement;
     for (guint i = 0; i < search->choices->items->len; i++)
         if (is_first_of_its_kind(search, i))
-            search_add_once(search, i, placement);
+            search_add_once(search, i, placement, &search->settings);
     search_run(search, search_run_plans);
 }
 
@@ -133,8 +136,8 @@ struct search_result *search_briefly(const struct trace *trace,
                                      const struct search_options *options, GError **error)
 {
     struct search *search = search_new(trace, options);
-    search->bias.parameter_share = search->bias.d2h_share = search->bias.gather_share = BIAS_PARTS /
-                                                                                        2;
+    struct retention_bias *bias = &search->settings.bias;
+    bias->parameter_share = bias->d2h_share = bias->gather_share = BIAS_PARTS / 2;
     try_shares(search, middle_layout(search));
     if (!search->context.incumbent)
         try_everything(search);

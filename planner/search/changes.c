@@ -132,28 +132,30 @@ static uint32_t draw_parent(const struct parents *parents, GRand *random)
 }
 
 /* Changes some of the numbers that are not places. */
-static void change_bias(struct search *search, GRand *random)
+static void change_settings(const struct search *search, GRand *random,
+                            struct trial_settings *settings)
 {
+    struct retention_bias *bias = &settings->bias;
     if (draw(random, 3) == 0)
-        search->bias.parameter_share = (uint8_t)draw(random, BIAS_PARTS + 1);
+        bias->parameter_share = (uint8_t)draw(random, BIAS_PARTS + 1);
     if (draw(random, 3) == 0)
-        search->bias.d2h_share = (uint8_t)draw(random, BIAS_PARTS + 1);
+        bias->d2h_share = (uint8_t)draw(random, BIAS_PARTS + 1);
     if (draw(random, 4) == 0)
-        search->bias.reserve = (uint8_t)draw(random, RESERVE_MOST + 1);
+        bias->reserve = (uint8_t)draw(random, RESERVE_MOST + 1);
     if (draw(random, 6) == 0)
-        search->bias.spread = !search->bias.spread;
+        bias->spread = !bias->spread;
     if (draw(random, 4) == 0 && search->job.trace->stages <= 1)
-        search->first_update = search_order(search, draw(random, SEARCH_ORDERS));
+        settings->first_update = search_order(search, draw(random, SEARCH_ORDERS));
     if (search->context.thorough && draw(random, 4) == 0)
-        search->little_slack = !search->little_slack;
+        settings->little_slack = !settings->little_slack;
 }
 
 static void add_change(struct search *search, const struct parents *parents, GRand *random)
 {
     const struct trial parent = *search_trial(search, draw_parent(parents, random));
     struct placement placement = parent.placement;
+    struct trial_settings settings = trial_settings_of(&parent);
     uint32_t layout = parent.layout;
-    search_follow(search, &parent);
     if (draw(random, 2)) {
         struct groups groups;
         groups_open(&groups, search->job.trace, parent.plan);
@@ -163,8 +165,8 @@ static void add_change(struct search *search, const struct parents *parents, GRa
     }
     if (draw(random, 4) == 0)
         layout = search_trial(search, draw_of_layouts(parents, random))->layout;
-    change_bias(search, random);
-    search_add_once(search, layout, placement);
+    change_settings(search, random, &settings);
+    search_add_once(search, layout, placement, &settings);
 }
 
 static void add_changes(struct search *search, GRand *random)
@@ -202,13 +204,13 @@ static void add_sides(struct search *search, const struct trial *trial)
     struct groups groups;
     uint32_t largest[LARGEST];
     groups_open(&groups, search->job.trace, trial->plan);
-    search_follow(search, trial);
+    const struct trial_settings settings = trial_settings_of(trial);
     uint32_t count = find_largest(&groups, largest);
     for (uint32_t sides = 0; sides < UINT32_C(1) << count; sides++) {
         for (uint32_t i = 0; i < count; i++)
             groups.on_host[largest[i]] = sides >> i & 1;
         search_add_once(search, trial->layout,
-                        search_chosen(search, shares_of(&groups, groups.on_host)));
+                        search_chosen(search, shares_of(&groups, groups.on_host)), &settings);
     }
     groups_close(&groups);
 }

@@ -36,9 +36,10 @@ void search_try_orders(struct search *search)
         return;
     uint32_t layout = best->layout;
     const struct placement placement = best->placement;
+    struct trial_settings settings = trial_settings_of(best);
     for (uint32_t order = 0; order <= SEARCH_ORDERS; order++) {
-        search->first_update = order < SEARCH_ORDERS ? search_order(search, order) : 0;
-        search_add_once(search, layout, placement);
+        settings.first_update = order < SEARCH_ORDERS ? search_order(search, order) : 0;
+        search_add_once(search, layout, placement, &settings);
     }
     search_run(search, search_run_plans);
 }

@@ -49,8 +49,8 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
     uint32_t count = trials_rank(search->trials, search->options.objective, false, best, most);
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
-        search_follow(search, &trial);
-        search_add(search, trial.layout, trial.placement, effort);
+        const struct trial_settings settings = trial_settings_of(&trial);
+        search_add(search, trial.layout, trial.placement, &settings, effort);
         search_trial(search, search->trials->len - 1)->start = trial.times;
     }
     search_run(search, search_run_plans);
@@ -67,14 +67,14 @@ static void try_layouts(struct search *search, struct placement placement)
     g_autofree uint32_t *best = g_new(uint32_t, SHORTLISTED_LAYOUTS);
     for (guint i = 0; i < search->choices->items->len; i++)
         if (!choice_at(search, i)->duplicate)
-            search_add(search, i, placement, EFFORT_0);
+            search_add(search, i, placement, &search->settings, EFFORT_0);
     search_run(search, search_run_plans);
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
                                  SHORTLISTED_LAYOUTS);
     for (uint32_t i = 0; i < count; i++)
         best[i] = search_trial(search, best[i])->layout;
     for (uint32_t i = 0; i < count; i++)
-        search_add_once(search, best[i], placement);
+        search_add_once(search, best[i], placement, &search->settings);
     search_run(search, search_run_plans);
 }
 
@@ -88,7 +88,7 @@ static void add_swept(struct search *search, struct placement placement)
 {
     for (guint i = 0; i < search->choices->items->len; i++)
         if (choice_at(search, i)->swept && !choice_at(search, i)->duplicate)
-            search_add(search, i, placement, EFFORT_1);
+            search_add(search, i, placement, &search->settings, EFFORT_1);
 }
 
 /* Runs the baselines first and to their end, with the sizes of a sweep, so that no search is worse
@@ -98,20 +98,22 @@ static void try_baselines(struct search *search)
     search->certain = true;
     for (guint i = 0; i < search->choices->items->len; i++)
         if (choice_at(search, i)->swept)
-            search_add(search, i, as_traced, EFFORT_0);
+            search_add(search, i, as_traced, &search->settings, EFFORT_0);
     search_run(search, search_run_baselines);
     search->certain = false;
 }
 
 /* Adds a layout with parts of the optimizer on the host. */
-static void add_placements(struct search *search, uint32_t layout)
+static void add_placements(struct search *search, uint32_t layout,
+                           const struct trial_settings *settings)
 {
     for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS)
         for (uint16_t tail = 0; tail <= COARSE_PARTS; tail += COARSE_PARTS)
             search_add_once(
                 search, layout,
-                (struct placement){.pattern = PLACEMENT_SPREAD, .parts = parts, .tail = tail});
-    search_add_once(search, layout, all_on_host);
+                (struct placement){.pattern = PLACEMENT_SPREAD, .parts = parts, .tail = tail},
+                settings);
+    search_add_once(search, layout, all_on_host, settings);
 }
 
 /* Tries the best layouts with parts of the optimizer on the host, and with this weight of copies to
@@ -123,12 +125,12 @@ static void try_placements(struct search *search, int d2h_share)
                                  PLACED_LAYOUTS);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t layout = search_trial(search, best[i])->layout;
-        search_follow(search, search_trial(search, best[i]));
+        struct trial_settings settings = trial_settings_of(search_trial(search, best[i]));
         if (d2h_share != SEARCH_ANY_SHARE)
-            search->bias.d2h_share = (uint8_t)d2h_share;
-        add_placements(search, layout);
-        search_add_once(search, layout, as_traced);
-        search_add_once(search, layout, all_on_device);
+            settings.bias.d2h_share = (uint8_t)d2h_share;
+        add_placements(search, layout, &settings);
+        search_add_once(search, layout, as_traced, &settings);
+        search_add_once(search, layout, all_on_device, &settings);
     }
     search_run(search, search_run_plans);
 }
@@ -139,22 +141,24 @@ static void place_in_orders(struct search *search)
 {
     if (!search->context.incumbent || search->job.trace->stages > 1)
         return;
-    const struct trial best = *search->context.incumbent; /* adding trials moves it */
-    search_follow(search, &best);
+    const uint32_t layout = search->context.incumbent->layout;
+    struct trial_settings settings = search->settings;
     for (uint32_t order = 0; order < SEARCH_ORDERS; order++) {
-        search->first_update = search_order(search, order);
-        add_placements(search, best.layout);
+        settings.first_update = search_order(search, order);
+        add_placements(search, layout, &settings);
     }
     search_run(search, search_run_plans);
 }
 
-/* Tries more or less on the host, of all groups or of the last. */
-static void add_neighbours(struct search *search, uint32_t layout, struct placement placement,
-                           int step)
+/* Tries more or less on the host than the trial, of all groups or of the last. */
+static void add_neighbours(struct search *search, const struct trial *trial, int step)
 {
     static const struct {
         int8_t parts, tail;
     } ways[] = {{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, 1}, {-1, -1}};
+    const struct placement placement = trial->placement;
+    const struct trial_settings settings = trial_settings_of(trial);
+    const uint32_t layout = trial->layout; /* adding trials moves this one */
 
     for (size_t i = 0; i < G_N_ELEMENTS(ways) && placement.pattern != PLACEMENT_CHOSEN; i++) {
         int parts = placement.parts + step * ways[i].parts;
@@ -164,7 +168,8 @@ static void add_neighbours(struct search *search, uint32_t layout, struct placem
                             (struct placement){.pattern = placement.pattern,
                                                .parts = (uint16_t)parts,
                                                .tail = (uint16_t)tail,
-                                               .mix = placement.mix});
+                                               .mix = placement.mix},
+                            &settings);
     }
 }
 
@@ -173,11 +178,8 @@ static void refine_placements(struct search *search, uint32_t layouts, int step)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct trial trial = *search_trial(search, best[i]);
-        search_follow(search, &trial);
-        add_neighbours(search, trial.layout, trial.placement, step);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        add_neighbours(search, search_trial(search, best[i]), step);
     search_run(search, search_run_plans);
 }
 
@@ -206,10 +208,8 @@ static void refine_patterns(struct search *search, int step)
 {
     for (uint8_t pattern = PLACEMENT_SPREAD; pattern < PLACEMENT_PATTERNS; pattern++) {
         const struct trial *best = best_of_pattern(search, pattern);
-        if (!best)
-            continue;
-        search_follow(search, best);
-        add_neighbours(search, best->layout, best->placement, step);
+        if (best)
+            add_neighbours(search, best, step);
     }
     search_run(search, search_run_plans);
 }
@@ -241,15 +241,15 @@ static void try_spread(struct search *search)
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
         struct placement placement = trial.placement;
-        search_follow(search, &trial);
-        search->bias.spread = true;
+        struct trial_settings settings = trial_settings_of(&trial);
+        settings.bias.spread = true;
         for (int less = 0; less < SPREAD_LESS && placement.parts >= placement.tail; less++) {
-            search_add_once(search, trial.layout, placement);
+            search_add_once(search, trial.layout, placement, &settings);
             placement.parts = (uint16_t)MAX(placement.parts - COARSE_PARTS / 8, 0);
         }
     }
     search_run(search, search_run_plans);
-    for (int step = COARSE_PARTS / 8; step > 0 && search->bias.spread; step /= 4)
+    for (int step = COARSE_PARTS / 8; step > 0 && search->settings.bias.spread; step /= 4)
         descend(search, step);
 }
 
@@ -268,7 +268,8 @@ static void add_mixed(struct search *search, uint32_t layout, const double *mix)
         if (parts > 0 && parts < (int)PLACEMENT_PARTS)
             search_add_once(search, layout,
                             (struct placement){
-                                .pattern = PLACEMENT_MIXED, .parts = (uint16_t)parts, .mix = mix});
+                                .pattern = PLACEMENT_MIXED, .parts = (uint16_t)parts, .mix = mix},
+                            &search->settings);
 }
 
 /* Sets the job of the best plan's time bound, for its mixes. Returns the trace of that plan, which
@@ -324,9 +325,9 @@ static void try_cases(struct search *search)
         return;
     uint32_t count = time_proof_case_mixes(&job, mixes), layout = best->layout;
     trace_free(trace);
-    search_follow(search, best);
+    const struct trial_settings settings = trial_settings_of(best);
     for (uint32_t i = 0; i < count; i++)
-        search_add_once(search, layout, search_chosen(search, mixes[i]));
+        search_add_once(search, layout, search_chosen(search, mixes[i]), &settings);
     search_run(search, search_run_plans);
 }
 
@@ -397,9 +398,9 @@ static void measure_task(void *data, uint32_t index)
 static void tighten_budget(struct search *search)
 {
     for (guint i = 0; i < search->choices->items->len; i++) {
-        search_add(search, i, as_traced, EFFORT_0);
+        search_add(search, i, as_traced, &search->settings, EFFORT_0);
         if (search->context.strategies)
-            search_add(search, i, all_on_host, EFFORT_0);
+            search_add(search, i, all_on_host, &search->settings, EFFORT_0);
     }
     search_run(search, measure_task);
     for (guint i = 0; i < search->trials->len; i++)
@@ -422,8 +423,8 @@ static void search_broad(struct search *search)
     if (!search->options.alone)
         try_baselines(search);
     begin_stage(search, search->context.strategies ? "placed the optimizer" : "compared layouts");
-    search->bias.parameter_share = traffic ? 0 : BIAS_PARTS / 2;
-    search->bias.d2h_share = search->bias.gather_share = BIAS_PARTS / 2;
+    search->settings.bias.parameter_share = traffic ? 0 : BIAS_PARTS / 2;
+    search->settings.bias.d2h_share = search->settings.bias.gather_share = BIAS_PARTS / 2;
     if (search->context.strategies)
         place_optimizer(search);
     else
@@ -549,7 +550,7 @@ struct search *search_new(const struct trace *trace, const struct search_options
     search->random = g_rand_new_with_seed(options->seed);
     search->stage = "timed policies and strategies";
     search->mixes = g_ptr_array_new_with_free_func(g_free);
-    search->first_update = search->traced_first = search_traced_first(trace);
+    search->settings.first_update = search->traced_first = search_traced_first(trace);
     if (placement_is_possible(trace, options->platform))
         search_list_strategies(search);
     search->context = (struct trial_context){

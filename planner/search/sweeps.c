@@ -34,10 +34,11 @@ static void add_both_sides(struct search *search, uint32_t layout)
     static const struct placement as_traced = {.pattern = PLACEMENT_TRACED};
     static const struct placement all_on_host = {.pattern = PLACEMENT_SPREAD,
                                                  .parts = PLACEMENT_PARTS};
-    search->first_update = search->traced_first;
-    search_add(search, layout, as_traced, EFFORT_0);
+    struct trial_settings settings = search->settings;
+    settings.first_update = search->traced_first;
+    search_add(search, layout, as_traced, &settings, EFFORT_0);
     if (search->strategies && !choice_at(search, layout)->duplicate)
-        search_add(search, layout, all_on_host, EFFORT_0);
+        search_add(search, layout, all_on_host, &settings, EFFORT_0);
 }
 
 /* Strategies are swept with other parameters if the best one comes near the best plan. Those with

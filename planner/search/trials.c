@@ -206,51 +206,53 @@ static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
     return must_finish(search) || !g_atomic_int_get(&search->stop);
 }
 
-void search_follow(struct search *search, const struct trial *trial)
+struct trial_settings trial_settings_of(const struct trial *trial)
 {
-    search->bias = trial->bias;
-    search->little_slack = trial->little_slack;
-    search->first_update = trial->placement.first;
+    return (struct trial_settings){trial->bias, trial->little_slack, trial->placement.first};
 }
 
-/* Returns the placement with the first update of the trials that are added. */
-static struct placement begin_with_first(const struct search *search, struct placement placement)
+/* Returns the placement with the first update of the trial that is added. */
+static struct placement begin_with_first(const struct search *search, struct placement placement,
+                                         const struct trial_settings *settings)
 {
     placement.first = placement.pattern == PLACEMENT_TRACED ? search->traced_first
-                                                            : search->first_update;
+                                                            : settings->first_update;
     return placement;
 }
 
+static bool same_bias(const struct retention_bias *a, const struct retention_bias *b)
+{
+    return a->parameter_share == b->parameter_share && a->d2h_share == b->d2h_share &&
+           a->gather_share == b->gather_share && a->reserve == b->reserve && a->spread == b->spread;
+}
+
 void search_add(struct search *search, uint32_t layout, struct placement placement,
-                enum effort_level effort)
+                const struct trial_settings *settings, enum effort_level effort)
 {
     struct trial trial = {.layout = layout,
-                          .placement = begin_with_first(search, placement),
-                          .bias = search->bias,
-                          .little_slack = search->little_slack,
+                          .placement = begin_with_first(search, placement, settings),
+                          .bias = settings->bias,
+                          .little_slack = settings->little_slack,
                           .effort = effort,
                           .slack = SEARCH_NO_SLACK,
                           .needed = UINT64_MAX};
     g_array_append_val(search->trials, trial);
 }
 
-void search_add_once(struct search *search, uint32_t layout, struct placement placement)
+void search_add_once(struct search *search, uint32_t layout, struct placement placement,
+                     const struct trial_settings *settings)
 {
-    const struct placement added = begin_with_first(search, placement);
+    const struct placement added = begin_with_first(search, placement, settings);
     for (guint i = 0; i < search->trials->len; i++) {
         const struct trial *trial = search_trial(search, i);
         if (trial->effort == EFFORT_1 && trial->layout == layout &&
-            trial->bias.parameter_share == search->bias.parameter_share &&
-            trial->bias.d2h_share == search->bias.d2h_share &&
-            trial->bias.gather_share == search->bias.gather_share &&
-            trial->bias.reserve == search->bias.reserve &&
-            trial->bias.spread == search->bias.spread &&
-            trial->little_slack == search->little_slack &&
+            same_bias(&trial->bias, &settings->bias) &&
+            trial->little_slack == settings->little_slack &&
             !(trial->pruned && search->context.thorough) &&
             placement_same(&trial->placement, &added))
             return;
     }
-    search_add(search, layout, placement, EFFORT_1);
+    search_add(search, layout, placement, settings, EFFORT_1);
 }
 
 struct placement search_chosen(struct search *search, double *shares)
@@ -319,5 +321,5 @@ void search_run(struct search *search, void (*task)(void *data, uint32_t index))
     }
     search->begin = search->trials->len;
     if (search->context.incumbent)
-        search_follow(search, search->context.incumbent);
+        search->settings = trial_settings_of(search->context.incumbent);
 }

@@ -69,13 +69,20 @@ uint32_t layout_choices_find(struct layout_choices *choices, const struct layout
  */
 enum effort_level { EFFORT_0, EFFORT_1, EFFORT_2, EFFORT_3 };
 
+/* How a trial decides what its layout and the shares of its placement leave open. */
+struct trial_settings {
+    struct retention_bias bias;
+    bool little_slack;      /* schedules leave parts of a chunk free, instead of whole ones */
+    tensor_id first_update; /* with which the host begins, unless its updates are as traced */
+};
+
 /* A trial and its result. */
 struct trial {
     uint32_t layout; /* index of its layout choice */
     struct placement placement;
     struct retention_bias bias;
-    bool little_slack; /* schedules leave parts of a chunk free, instead of whole ones */
-    uint8_t effort;    /* enum effort_level */
+    bool little_slack;                /* as in struct trial_settings */
+    uint8_t effort;                   /* enum effort_level */
     const struct moment_times *start; /* of the plan to begin with; NULL for the best plan's */
 
     double lower_bound; /* no schedule of what it retains is better: see candidate_lower_bound */
@@ -187,18 +194,16 @@ struct search {
     GArray *trials;        /* struct trial */
     guint described;       /* trials that are part of a result */
     guint begin;           /* first trial of the running round */
-    struct trial_context context; /* of the running round */
-    struct retention_bias bias;   /* of trials that are added, .. */
-    bool little_slack;            /* .. their slack, .. */
-    tensor_id first_update;       /* .. and with which the host begins in them */
-    tensor_id traced_first;       /* with which it begins in the trace */
-    const char *stage;            /* as in struct search_result */
-    bool certain;                 /* the running trials finish even if the search is stopped, unless
-                                     it is in a hurry */
-    GPtrArray *mixes;             /* [tensor_count] each, of placements */
-    GRand *random;                /* of random changes */
-    double bound;                 /* seconds; practically no plan is faster */
-    bool far;                     /* as in struct search_result */
+    struct trial_context context;   /* of the running round */
+    struct trial_settings settings; /* of the best trial; those to begin with if there is none */
+    tensor_id traced_first;         /* with which the host begins in the trace */
+    const char *stage;              /* as in struct search_result */
+    bool certain;     /* the running trials finish even if the search is stopped, unless
+                         it is in a hurry */
+    GPtrArray *mixes; /* [tensor_count] each, of placements */
+    GRand *random;    /* of random changes */
+    double bound;     /* seconds; practically no plan is faster */
+    bool far;         /* as in struct search_result */
     gint64 deadline;  /* microseconds, monotonic; 0 for no limit; waits for the first plan */
     gint stop, found; /* atomic; found: a trial has a plan */
     const struct plan *reported; /* the last one of options.found, which may be gone */
@@ -208,12 +213,16 @@ struct search {
 struct trial *search_trial(const struct search *search, uint32_t index);
 const struct layout_choice *search_layout(const struct search *search, const struct trial *trial);
 
-/* Add a trial with the search's bias, slack and first update, whatever the placement's.
+/* Returns the settings with which a trial like this one is added. */
+struct trial_settings trial_settings_of(const struct trial *trial);
+
+/* Add a trial. The first update is that of the settings, whatever the placement's.
  * search_add_once adds one of effort 1 unless there is one with its layout, placement, bias and
  * slack; in a thorough search, one that was pruned does not count. */
 void search_add(struct search *search, uint32_t layout, struct placement placement,
-                enum effort_level effort);
-void search_add_once(struct search *search, uint32_t layout, struct placement placement);
+                const struct trial_settings *settings, enum effort_level effort);
+void search_add_once(struct search *search, uint32_t layout, struct placement placement,
+                     const struct trial_settings *settings);
 
 /* Returns the placement with these shares [tensor_count] of the tensors on the host, of which the
  * search becomes the owner. */
@@ -228,9 +237,6 @@ void search_run_baselines(void *data, uint32_t index);
 void search_run_sweep(void *data, uint32_t index);
 void search_run_whole_sweep(void *data, uint32_t index);
 void search_run_plans(void *data, uint32_t index);
-
-/* Trials that are added next have the bias, the slack and the first update of this one. */
-void search_follow(struct search *search, const struct trial *trial);
 
 /* Returns the tensor with which the host begins its updates in the trace. */
 tensor_id search_traced_first(const struct trace *trace);
