@@ -14,8 +14,10 @@
 #define TOLERANCE 1.06
 
 enum {
-    CASES = 2,
+    CASES = 1,
+    LAYERS = 2,
     MANY_CASES = 40,
+    MANY_LAYERS = 4,
     EVERY = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS | RUN_STATE_BLOCKS
 };
 
@@ -142,7 +144,7 @@ static void draw_step(struct step *step, uint8_t *recompute)
     static const char *const platforms[] = {"v100-yard", "a100-40gb", "h100-80gb"};
     static const char *const links[] = {"h2d=1GB/s,d2h=1.2GB/s", "h2d=12GB/s,d2h=12GB/s",
                                         "h2d=100GB/s,d2h=40GB/s"};
-    uint32_t layers = (uint32_t)g_test_rand_int_range(1, 5);
+    uint32_t layers = (uint32_t)g_test_rand_int_range(1, draws(LAYERS, MANY_LAYERS) + 1);
     uint32_t width = 128 * (uint32_t)power_between(2, 20);
     uint32_t sequence = 128u << g_test_rand_int_range(0, 5);
     memset(recompute, g_test_rand_int_range(0, 2), layers);
@@ -174,7 +176,7 @@ static void test_more_choices(void)
     int compared = 0;
     for (int i = 0; compared < draws(CASES, MANY_CASES) && i < 10 * MANY_CASES; i++) {
         struct step step;
-        uint8_t recompute[4];
+        uint8_t recompute[MANY_LAYERS];
         draw_step(&step, recompute);
         double every = time_of_plan(&step, EVERY);
         unsigned scope = scopes[g_test_rand_int_range(0, G_N_ELEMENTS(scopes))];
