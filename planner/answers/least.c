@@ -57,40 +57,31 @@ static struct run_choices *begin_lean(const struct least *least, unsigned scope)
     return run;
 }
 
-static struct run_choices *lean(const struct least *least, unsigned scope, bool recompute,
-                                bool offload, bool twice)
+static struct run_choices *make_lean(const struct least *least, unsigned scope,
+                                     const struct lean_choice *lean)
 {
     struct run_choices *run = begin_lean(least, scope);
     if (scope & RUN_RECOMPUTE)
-        memset(run->recompute, recompute, run->layer_count);
-    if (offload)
+        memset(run->recompute, lean->recompute, run->layer_count);
+    if (lean->offload)
         memset(run->offload, 1, run->layer_count);
-    run->host_embedding &= !twice;
-    model_choose_backward(run, least->traced, twice);
+    run->host_embedding &= !lean->second_backward;
+    run->micro_batches *= run->batch / lean->batch;
+    run->batch = lean->batch;
+    model_choose_backward(run, least->traced, lean->second_backward);
     return run;
 }
 
 /* Considers what the search tries where the traced run does not fit. */
 static void consider_lean(struct least *least, unsigned scope)
 {
-    bool twice = least->traced->second_backward;
+    struct lean_choice lean[LEAN_MOST];
+    uint32_t count = variants_list_lean(least->traced, derivation_model(least->derivation), scope,
+                                        lean);
     if (scope & RUN_STAGE)
         consider(least, begin_lean(least, scope));
-    for (int offload = 0; offload < (scope & RUN_OFFLOAD ? 2 : 1); offload++) {
-        consider(least, lean(least, scope, true, offload, twice));
-        if (scope & RUN_MASTERS && !derivation_model(least->derivation)->iteration->job.unfused &&
-            (twice || !least->traced->split_masters))
-            consider(least, lean(least, scope, true, offload, true));
-    }
-    if (scope & RUN_OFFLOAD)
-        consider(least, lean(least, scope, false, true, twice));
-    if (scope & RUN_MICRO_BATCHES) {
-        struct run_choices *run = lean(least, scope, true, scope & RUN_OFFLOAD,
-                                       twice && least->traced->batch == 1);
-        run->micro_batches *= run->batch;
-        run->batch = 1;
-        consider(least, run);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        consider(least, make_lean(least, scope, &lean[i]));
 }
 
 static struct least least_in(const struct trace *trace, const struct search_options *options,

@@ -84,6 +84,36 @@ void variants_recompute_first(const struct variant_search *c, struct run_choices
     memset(run->recompute, 1, first);
 }
 
+/* Frameworks without fused operators have no split masters. A trace of split masters with one
+ * backward belongs to a run without clipping, which gains nothing from a second backward. */
+bool variants_may_split_masters(const struct run_choices *traced, const struct recognised *model,
+                                unsigned scope)
+{
+    return scope & RUN_MASTERS && model && !model->iteration->job.unfused &&
+           (traced->second_backward || !traced->split_masters);
+}
+
+uint32_t variants_list_lean(const struct run_choices *traced, const struct recognised *model,
+                            unsigned scope, struct lean_choice lean[LEAN_MOST])
+{
+    const bool offload = scope & RUN_OFFLOAD, twice = traced->second_backward,
+               masters = variants_may_split_masters(traced, model, scope);
+    const uint32_t batch = traced->batch;
+    uint32_t count = 0;
+    lean[count++] = (struct lean_choice){true, false, twice, batch};
+    if (offload)
+        lean[count++] = (struct lean_choice){true, true, twice, batch};
+    if (masters)
+        lean[count++] = (struct lean_choice){true, false, true, batch};
+    if (masters && offload)
+        lean[count++] = (struct lean_choice){true, true, true, batch};
+    if (offload)
+        lean[count++] = (struct lean_choice){false, true, twice, batch};
+    if (scope & RUN_MICRO_BATCHES)
+        lean[count++] = (struct lean_choice){true, offload, twice && batch == 1, 1};
+    return count;
+}
+
 struct variant *variants_find(const struct variant_search *c, const struct run_choices *run)
 {
     for (guint i = 0; i < c->variants->len; i++) {

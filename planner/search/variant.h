@@ -44,6 +44,26 @@ struct search_options variants_remaining(struct variant_search *search, double s
 void variants_recompute_first(const struct variant_search *search, struct run_choices *run,
                               uint32_t first);
 
+/* Returns whether other masters than the run's can be chosen. `model` is the trace's, or NULL. */
+bool variants_may_split_masters(const struct run_choices *traced, const struct recognised *model,
+                                unsigned scope);
+
+/* Choices that need less memory than the traced ones. */
+struct lean_choice {
+    bool recompute, offload; /* all layers */
+    bool second_backward;
+    uint32_t batch; /* sequences in a micro-batch */
+};
+
+enum { LEAN_MOST = 6 };
+
+/* Lists what is tried, in this order, where the traced run does not fit: all layers recomputed;
+ * then also offloaded; then the same with split masters. Where a layer that runs again needs more
+ * room than its activations, they are only offloaded. At last micro-batches are as small as
+ * possible. Returns how many of them the scope allows. */
+uint32_t variants_list_lean(const struct run_choices *traced, const struct recognised *model,
+                            unsigned scope, struct lean_choice lean[LEAN_MOST]);
+
 /* Returns the variant with these choices (updates apart), or NULL. */
 struct variant *variants_find(const struct variant_search *search, const struct run_choices *run);
 

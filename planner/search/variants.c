@@ -157,14 +157,6 @@ static void explore_embedding(struct variant_search *c)
     run_choices_free(other);
 }
 
-/* Frameworks without fused operators have no split masters. A trace of split masters with one
- * backward belongs to a run without clipping, which gains nothing from a second backward. */
-static bool variants_may_split_masters(const struct variant_search *c, unsigned scope)
-{
-    return scope & RUN_MASTERS && c->recognised && !c->recognised->iteration->job.unfused &&
-           (c->traced->second_backward || !c->traced->split_masters);
-}
-
 /* Tries backward twice over split masters, or once over whole ones, whichever the best plan does
  * not have. */
 static void explore_masters(struct variant_search *c)
@@ -188,7 +180,7 @@ static void variants_explore(struct variant_search *c, unsigned scope)
     refine_layers(c);
     if (scope & RUN_EMBEDDING && c->options->platform)
         explore_embedding(c);
-    if (variants_may_split_masters(c, scope))
+    if (variants_may_split_masters(c->traced, c->recognised, scope))
         explore_masters(c);
 }
 
@@ -409,24 +401,16 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
     return true;
 }
 
-/* Choices that need little memory. */
-struct lean {
-    bool possible;
-    bool recompute, offload; /* all layers */
-    bool twice;              /* backward runs twice */
-    uint32_t batch;          /* sequences in a micro-batch */
-};
-
-/* Searches such a variant, if the traced one does not fit. */
-static bool search_lean(struct variant_search *c, const struct lean *lean, GError **error)
+/* Searches a variant that needs little memory, if the traced one does not fit. */
+static bool search_lean(struct variant_search *c, const struct lean_choice *lean, GError **error)
 {
     struct run_choices *run = run_choices_copy(c->traced);
     variants_recompute_first(c, run, lean->recompute ? c->layers : 0);
     if (lean->offload)
         memset(run->offload, 1, c->layers);
-    run->host_embedding &= !lean->twice;
+    run->host_embedding &= !lean->second_backward;
     variants_set_batch(c, run, lean->batch);
-    model_choose_backward(run, c->traced, lean->twice);
+    model_choose_backward(run, c->traced, lean->second_backward);
     struct trace *trace = c->stopped || variants_find(c, run) ? NULL : variants_trace(c, run);
     run_choices_free(run);
     if (!trace)
@@ -435,25 +419,12 @@ static bool search_lean(struct variant_search *c, const struct lean *lean, GErro
     return search_first(c, trace, error);
 }
 
-/* Tries all layers recomputed; then also offloaded; then the same with split masters. Where a layer
- * that runs again needs more room than its activations, they are only offloaded. At last
- * micro-batches are as small as possible. */
 static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
 {
-    const bool offload = scope & RUN_OFFLOAD, twice = c->traced->second_backward,
-               masters = variants_may_split_masters(c, scope),
-               micro_batches = scope & RUN_MICRO_BATCHES;
-    const uint32_t batch = c->trace->batch;
-    const struct lean choices[] = {
-        {true, true, false, twice, batch},
-        {offload, true, true, twice, batch},
-        {masters, true, false, true, batch},
-        {masters && offload, true, true, true, batch},
-        {offload, false, true, twice, batch},
-        {micro_batches, true, offload, twice && batch == 1, 1},
-    };
-    for (size_t i = 0; i < G_N_ELEMENTS(choices); i++)
-        if (choices[i].possible && search_lean(c, &choices[i], error))
+    struct lean_choice lean[LEAN_MOST];
+    uint32_t count = variants_list_lean(c->traced, c->recognised, scope, lean);
+    for (uint32_t i = 0; i < count; i++)
+        if (search_lean(c, &lean[i], error))
             return true;
     return false;
 }
