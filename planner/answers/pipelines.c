@@ -38,11 +38,7 @@ static struct stage_layers layers_of_part(const struct pipeline_question *q,
     const struct pipeline_shape shape = {.stages = candidate->stages,
                                          .schedule = candidate->schedule,
                                          .parts = candidate->stage_parts};
-    uint32_t piece = part * candidate->stages + stage;
-    if (candidate->stage_parts == 1)
-        return (struct stage_layers){candidate->costs[stage].first, candidate->costs[stage].end};
-    return (struct stage_layers){pipeline_first_layer(&shape, q->config->layers, piece),
-                                 pipeline_first_layer(&shape, q->config->layers, piece + 1)};
+    return stage_part_of(&shape, q->config->layers, &candidate->costs[stage], part);
 }
 
 /* Returns the seconds of a later micro-batch's backward, of both halves if it is split. */

@@ -10,15 +10,21 @@ struct pipeline_shape stage_shape(const struct pipeline_job *job)
         .stages = job->stages, .schedule = job->schedule, .parts = job->parts};
 }
 
+struct stage_layers stage_part_of(const struct pipeline_shape *shape, uint32_t layers,
+                                  const struct stage_cost *cost, uint32_t part)
+{
+    uint32_t piece = part * shape->stages + cost->stage;
+    if (shape->parts == 1)
+        return (struct stage_layers){cost->first, cost->end};
+    return (struct stage_layers){pipeline_first_layer(shape, layers, piece),
+                                 pipeline_first_layer(shape, layers, piece + 1)};
+}
+
 struct stage_layers stage_part(const struct pipeline_job *job, const struct stage_cost *cost,
                                uint32_t part)
 {
     const struct pipeline_shape shape = stage_shape(job);
-    uint32_t layers = job->units->layers, piece = stage_piece(job, cost->stage, part);
-    if (job->parts == 1)
-        return (struct stage_layers){cost->first, cost->end};
-    return (struct stage_layers){pipeline_first_layer(&shape, layers, piece),
-                                 pipeline_first_layer(&shape, layers, piece + 1)};
+    return stage_part_of(&shape, job->units->layers, cost, part);
 }
 
 uint32_t stage_layer_count(const struct pipeline_job *job, const struct stage_cost *cost)

@@ -75,6 +75,10 @@ struct stage_layers {
  */
 struct pipeline_shape stage_shape(const struct pipeline_job *job);
 
+/* Returns the layers of one part of a stage of this shape, in a model of `layers`. */
+struct stage_layers stage_part_of(const struct pipeline_shape *shape, uint32_t layers,
+                                  const struct stage_cost *cost, uint32_t part);
+
 /* Returns the layers of one of the stage's parts, and how many all parts have. */
 struct stage_layers stage_part(const struct pipeline_job *job, const struct stage_cost *cost,
                                uint32_t part);
