@@ -1,6 +1,5 @@
 """Runs a training script on PyTorch's meta device, which has shapes but no memory and computes
 nothing, until a step is recorded."""
-import collections
 import functools
 import os
 import runpy
@@ -17,9 +16,9 @@ from . import _alone, _session
 from ._autocast import Autocast
 from ._kernels import use_gpu_kernels
 from ._leaving import let_saved_leave
-from ._remarks import remark
+from ._reads import Endless, Reads
 from ._rounds import Annotator
-from ._values import Values, chosen_places, is_drawn, moved, no_modes, program_line, values_of
+from ._values import Values, chosen_places, is_drawn, moved, no_modes, values_of
 
 
 def _number(tensor):
@@ -41,7 +40,6 @@ def _values(tensor):
 
 _VALUES = {"item", "__float__", "__format__", "__int__", "__index__", "__bool__", "tolist", "numpy", "__array__"}
 _FACTORS = {"alpha", "beta", "value"}  # which operators read, where they are tensors
-_MOST_READS = 50000  # more than layers and micro-batches of a few steps
 _MOVES = {"to", "cuda", "cpu", "xpu", "type"}
 
 
@@ -77,7 +75,8 @@ class _OnMeta(TorchFunctionMode):
     def __init__(self):
         super().__init__()
         self.autocast = Autocast()
-        self.reads = collections.Counter()  # of drawn numbers, by the line of the program
+        self.reads = Reads()
+        optimizers.register_optimizer_step_post_hook(self.reads.step)
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
         keywords = dict(keywords or {})
@@ -107,25 +106,17 @@ class _OnMeta(TorchFunctionMode):
 
     def read(self, name, tensor, arguments):
         """Returns what the program reads of a tensor."""
-        if is_drawn(tensor) and name != "__format__":
-            self.remark_drawn()
+        if name != "__format__":
+            frame = sys._getframe(2)
+            if is_drawn(tensor):
+                self.reads.note_drawn(frame)
+            elif values_of(tensor) is None:
+                self.reads.note_unknown(frame, _number(tensor))
         with no_modes():
             values = _values(tensor)
             if name == "__array__":
                 return values.numpy()
             return getattr(values, name)(*arguments)
-
-    def remark_drawn(self):
-        """Remembers which line of the program decides by numbers that are drawn. What PyTorch's own modules read
-        are seeds, and checks of arguments."""
-        place = program_line(sys._getframe(3))
-        self.reads[place] += 1
-        if self.reads[place] == _MOST_READS and place is not None:
-            raise _Lacking(f"{place} reads drawn numbers for the {_MOST_READS}th time, as a loop may that waits for "
-                           "others: on the meta device they are always the same; record the loop on a device instead")
-        if place is not None:
-            remark(f"drawn numbers: {place} reads some; here fractions are in the middle of their range and "
-                   "integers at its end, so the step takes the likelier branches and the longest lengths")
 
     def call(self, function, name, arguments, keywords):
         values = Values(function, name, arguments, keywords)
@@ -249,7 +240,7 @@ def run(arguments):
     try:
         with mode:
             runpy.run_path(arguments[0], run_name="__main__")
-    except _Lacking as error:
+    except (_Lacking, Endless) as error:
         print(f"pstar_torch: {arguments[0]}: {error}", file=sys.stderr)
         return 1
     except _session.Recorded:

@@ -34,12 +34,17 @@ class Annotator:
         self.stepped = set()  # ids of their parameters
         self.waiting = []  # optimizers of other parameters, which have not stepped
         self.left_out = []  # those that nobody waits for any longer
+        self.over = False
         self.handles = [modules.register_module_forward_pre_hook(self.enter),
                         modules.register_module_forward_hook(self.leave, always_call=True),
                         optimizers.register_optimizer_step_pre_hook(self.before_step),
                         optimizers.register_optimizer_step_post_hook(self.after_step)]
 
     def enter(self, module, arguments):
+        if self.over:  # PyTorch calls hooks on modules from a list of its own, which may lose them meanwhile
+            for handle in self.handles:
+                handle.remove()
+            return
         if self.depth == 0 and torch.is_grad_enabled() and module not in self.called and \
                 any(parameter.requires_grad for parameter in module.parameters()):
             self.called.append(module)
@@ -63,6 +68,8 @@ class Annotator:
             self.order = self.round()
 
     def after_step(self, optimizer, arguments, keywords):
+        if self.over:
+            return
         if self.order is None:
             self.add(optimizer)
         elif optimizer is self.order[-1]:
@@ -97,8 +104,7 @@ class Annotator:
 
     def annotate(self):
         """Ends the search."""
-        for handle in self.handles:
-            handle.remove()
+        self.over = True
         for optimizer in self.left_out:
             print(f"pstar_torch: an optimizer ({type(optimizer).__name__}) of {len(_trained(optimizer))} "
                   f"parameters did not step in {MOST_STEPS} steps of another one, and is left out",

@@ -135,6 +135,35 @@ for step in range(6):
 """
 # Ends elsewhere, but not where all numbers are the same.
 WAITING = HEAD + "while torch.rand(1) > 0.3:\n    pass\n"
+# Ends elsewhere: a fixed point is found, and a text comes to its end. Here nothing is computed.
+FIXED_POINT = HEAD + """
+def moves(x):
+    return x.norm() > 1e-3
+unknown = torch.randn(2000, 2000)
+x = unknown @ unknown[0]
+while not x.isnan().any():
+    if not moves(x):
+        x = x / 2
+"""
+# The same value is read as often, but a step comes in between, or each `for` ends.
+STEPS = HEAD + """
+unknown = torch.randn(2000, 2000) @ torch.randn(2000, 3)
+model = nn.Linear(3, 3)
+optimizer = torch.optim.SGD(model.parameters())
+step = 0
+while step < 6:
+    step += 1
+    model(unknown).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    value, k = unknown[0, 0], 0
+    while k < 2100 and not value > 0:
+        k += 1
+    while True:
+        for _ in range(2100 if step == 1 else 1):
+            value.item()
+        break
+"""
 
 
 def run(folder, programs, name, text):
@@ -175,6 +204,16 @@ def check_chance(folder, programs):
     check(status == 1 and "waiting.py, line 3 reads drawn numbers for the 50000th" in errors, f"{status}: {errors}")
 
 
+def check_waiting(folder, programs):
+    """A `while` that waits for an unknown value ends the run, and is named; others go on."""
+    (folder / "fixed_point.py").write_text(FIXED_POINT)
+    status, _, errors = plan(programs, folder, "fixed_point.py")
+    check(status == 1 and "the `while` in fixed_point.py, line 8 has read a value 2000 times" in errors and
+          "always taken to be False" in errors, f"{status}: {errors}")
+    _, errors = run(folder, programs, "steps", STEPS)
+    check("steps.py, line 14 has read one 1000 times" in errors, errors)
+
+
 def check_memory(folder, programs):
     """Parameters and buffers that were made in memory lie on the device."""
     trace, _ = run(folder, programs, "memory", IN_MEMORY)
@@ -190,6 +229,7 @@ def main():
         check_values(pathlib.Path(folder), programs)
         check_rates(pathlib.Path(folder), programs)
         check_chance(pathlib.Path(folder), programs)
+        check_waiting(pathlib.Path(folder), programs)
         check_memory(pathlib.Path(folder), programs)
     return 0
 
