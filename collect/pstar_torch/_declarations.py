@@ -132,6 +132,7 @@ class Declarations:
         self.events = []  # by event: the moment that it begins; None: it goes on; -1: none
         self.where = []   # by entry of the log: its moment
         self.place_segments()
+        self.return_masters()
         self.overwrite_zeroed_gradients()
         self.late = sum(end - begin for storage in observer.seen
                         if storage.kind == "grad" and not storage.dead
@@ -186,6 +187,16 @@ class Declarations:
                      for _, what, of in entries]
         self.where += where
         self.fused.append((first, len(self.moments) - first, pieces.alone))
+
+    def return_masters(self):
+        """Adds what follows the step to the updates of copies: each is of a gradient, and gives a parameter."""
+        copied = {index for _, index in self.observer.masters}
+        for moment in self.moments:
+            for tensor in {tensor for tensor, kind in moment.accesses if kind == "master"} & copied:
+                if moment.steps:
+                    moment.accesses.setdefault((tensor, "param"), "overwrite")
+                    moment.accesses.setdefault((tensor, "grad"), "read")
+                    moment.bytes += self.observer.widths["param"][tensor]
 
     def overwrite_zeroed_gradients(self):
         """Removes gradients that are zero when an iteration begins (set_to_none=False)."""

@@ -9,6 +9,7 @@ import torch
 from ._activations import Activations
 from ._binding import Bound, Gradient
 from ._library import NO_ADDRESS
+from ._masters import Masters
 from ._memory import Chunks
 from ._observer import model_tensors, with_inner
 from ._plan import Plan
@@ -46,7 +47,7 @@ class Follower(Session):
                 raise ValueError(f"{type(optimizer).__name__} needs a closure, which it may call "
                                  "several times in a step")
         self.plan = Plan(plan_path, trace_path)
-        tensors, wholes = model_tensors(model.named_parameters(), optimizers, [])
+        tensors, wholes, _ = model_tensors(model.named_parameters(), optimizers, [])
         if wholes:
             raise ValueError("an optimizer trains several parameters as one tensor in whose memory "
                              "they lie, which is not followed: give it the parameters themselves")
@@ -133,6 +134,7 @@ class Follower(Session):
         if self.chunks is not None:
             for bound in self.bound.values():
                 bound.check_held()
+            self.masters.check_returned()
         super().begin_iteration(given)
         if self.mode == "record":
             if self.chunks is None:
@@ -220,6 +222,8 @@ class Follower(Session):
             try:
                 for index in {tensor for _, tensor, _ in self.plan.moments[moment].accesses}:
                     self.update(self.optimizers[step], index)
+                    with self.unwatched():
+                        self.masters.updated(index)
                 for bound in self.current:
                     bound.check_held()
             finally:
@@ -276,7 +280,7 @@ class Follower(Session):
                    for _, tensor, _ in self.plan.moments[moment].accesses}
         for _, parameters in self.hidden:
             for parameter in parameters:
-                index = self.observer.index.get(id(parameter))
+                index = self.observer.tensor_of(parameter)
                 if parameter.grad is not None and index not in planned:
                     name = "a parameter" if index is None else self.plan.tensors[index]
                     self.diverge(f"the step of {type(self.optimizers[i]).__name__} now trains {name}")
@@ -300,7 +304,7 @@ class Follower(Session):
         step = getattr(step, "__wrapped__", step)  # without the hooks, which the program's call has
         groups = set()
         for number, (group, parameters) in enumerate(self.hidden):
-            group["params"] = [p for p in parameters if self.observer.index.get(id(p)) == index]
+            group["params"] = [p for p in parameters if self.observer.tensor_of(p) == index]
             if group["params"]:
                 groups.add(number)
         try:
@@ -429,7 +433,9 @@ class Follower(Session):
         for index, key, state, kind in self.observer.find_states():
             if kind is not None:
                 self.add(Bound(kind, index, [state]))
+            if kind is not None and id(state) in having:
                 self.states.setdefault(index, []).append((kind, having[id(state)], key))
+        self.masters = Masters(self)
         self.nowhere = {bound.nowhere.untyped_storage()._cdata: bound
                         for bound in self.bound.values()}
 

@@ -8,6 +8,7 @@ from torch.autograd import graph
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._beside import Loose, other_modules
+from ._masters import find_masters
 
 STATE_LISTS = ("exp_avg", "exp_avg_sq", "master")  # the optimizer's states, in its order
 FILLS = {"zero_", "fill_"}
@@ -132,8 +133,8 @@ class Observer(TorchDispatchMode):
         self.failure = None
         self.sum = None    # the last operator, if autograd may have added gradients by it: (the
                            # first one's storage, the place of the sum's "alloc" in the log)
-        self.tensors, self.wholes = model_tensors(session.parameters(), session.optimizers,
-                                                  self.remarks)
+        self.tensors, self.wholes, self.masters = model_tensors(session.parameters(), session.optimizers,
+                                                                self.remarks)
         self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
         self.versions = {}  # of gradients when the step has ended, by the id of the parameter
         self.index = {}    # of parameters' tensors, by the id of the parameter
@@ -146,6 +147,7 @@ class Observer(TorchDispatchMode):
                 if parameter.requires_grad and parameter.is_leaf:
                     self.hooks.append(parameter.register_post_accumulate_grad_hook(
                         functools.partial(self.on_gradient, index)))
+        self.master_of = {id(copy): index for copy, index in self.masters}
         for index, _, state, kind in self.find_states():  # a step may put others in their place
             self.claim(state, kind or "fixed", index if kind else None)
         self.fixed = []    # (name, storage): what lives on, beside model data
@@ -313,16 +315,21 @@ class Observer(TorchDispatchMode):
             for parameter in group["params"]:
                 if id(parameter) in self.index:
                     self.on_gradient(self.index[id(parameter)], parameter)
-                elif parameter.grad is not None:
+                elif parameter.grad is not None and id(parameter) not in self.master_of:
                     for index, part in self.parts(parameter, parameter.grad):
                         self.claim(part, "grad", index)
                         self.widths["grad"][index] = bytes_of(part)
 
+    def tensor_of(self, parameter):
+        """Returns the index of the tensor that an optimizer trains by this parameter; None if it is none of the
+        model's."""
+        return self.index.get(id(parameter), self.master_of.get(id(parameter)))
+
     def parts(self, parameter, tensor):
         """Yields (index, part) of a gradient or state of an optimizer's parameter, which may be
         that of several tensors of the model."""
-        if id(parameter) in self.index:
-            yield self.index[id(parameter)], tensor
+        if self.tensor_of(parameter) is not None:
+            yield self.tensor_of(parameter), tensor
         for index, first, end in self.wholes.get(id(parameter), ()):
             yield index, tensor.detach().view(-1)[first:end]
 
@@ -417,15 +424,17 @@ class Observer(TorchDispatchMode):
     def find_states(self):
         """Yields (index of the tensor, name, state, list). The states of a parameter's shape go to
         the lists in their order in the optimizer, whatever their names; others to none."""
+        for copy, index in self.masters:
+            yield index, "master", copy, "master"
         for optimizer in with_inner(self.session.optimizers):
             for parameter, states in getattr(optimizer, "state", {}).items():
-                free = list(STATE_LISTS)
-                known = id(parameter) in self.index or id(parameter) in self.wholes
+                free = [kind for kind in STATE_LISTS if kind != "master" or id(parameter) not in self.master_of]
+                known = self.tensor_of(parameter) is not None or id(parameter) in self.wholes
                 for key, state in states.items() if known else ():
                     if not isinstance(state, torch.Tensor):
                         continue
                     if key == "step" or state.numel() != parameter.numel() or not free:
-                        yield self.index.get(id(parameter)), key, state, None
+                        yield self.tensor_of(parameter), key, state, None
                         continue
                     kind = free.pop(-1 if "master" in key else 0)
                     for index, part in self.parts(parameter, state):
@@ -474,14 +483,16 @@ def bytes_of(tensor):
 def model_tensors(named, optimizers, remarks):
     """Returns [(name, the parameters that share its bytes)] for the model's parameters with their
     names. Trained ones come first, in the model's order, so that chunks of gradients and states hold
-    nothing else; then frozen ones; then those that only an optimizer has. Returns also what a
-    parameter consists of if others fill its memory: by its id, (index, first element, end)."""
+    nothing else; then frozen ones; then those that only an optimizer has, but no copies of others. Returns
+    also what a parameter consists of if others fill its memory: by its id, (index, first element, end);
+    and [(copy, index)] of the copies that an optimizer trains."""
     found = list(named)
     if any(hasattr(parameter, "to_local") for _, parameter in found):
         raise ValueError("the parameters are shards (DTensor, as FSDP2's fully_shard makes them), "
                          "whose gathering is not followed: collect the loop without fully_shard, "
                          "and let pstar-plan --gpus share the trace's parameters among ranks")
-    known = {id(parameter) for _, parameter in found}
+    masters = find_masters(found, optimizers)
+    known = {id(parameter) for _, parameter in found} | {id(copy) for copy, _ in masters}
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -514,7 +525,11 @@ def model_tensors(named, optimizers, remarks):
         width = whole.element_size()
         wholes[id(whole)] = [(index[id(shared[part][0][1])], (part[1] - key[1]) // width,
                               (part[2] - key[1]) // width) for part in inner]
-    return tensors, wholes
+    if masters:
+        remarks.append("copies of parameters that the optimizer trains: they are the masters, and the way back from "
+                       "them, after the step, is part of the updates")
+    of = {id(parameter): i for i, (_, parameters) in enumerate(tensors) for parameter in parameters}
+    return tensors, wholes, [(copy, of[id(parameter)]) for copy, parameter in masters]
 
 
 def _fillers(key, keys):

@@ -48,6 +48,9 @@ class Watch(TorchDispatchMode):
         if self.follower.busy or self.follower.mode is None:
             return function(*arguments, **keywords or {})
         if not self.follower.inside:
+            instead = self.follower.masters.instead(function, arguments)
+            if instead is not None:
+                return instead[0]
             self.check_between(function, arguments, keywords or {})
             return function(*arguments, **keywords or {})
         results = []

@@ -247,6 +247,69 @@ class Mixed(Loop):
             return super().loss(model, tokens)
 
 
+class Masters(Loop):
+    """The model is in bf16, and the optimizer trains copies in fp32, those of matrices first."""
+
+    def make(self):
+        return super().make().bfloat16()
+
+    def optimizer(self, model):
+        matrices = [p for p in model.parameters() if p.dim() > 1]
+        others = [p for p in model.parameters() if p.dim() <= 1]
+        model.pairs = [(p, p.detach().float().requires_grad_()) for p in (*matrices, *others)]
+        copies = [copy for _, copy in model.pairs]
+        return torch.optim.AdamW([{"params": copies[:len(matrices)]},
+                                  {"params": copies[len(matrices):], "weight_decay": 0}], lr=1e-2)
+
+    def before_step(self, model):
+        for parameter, copy in model.pairs:
+            copy.grad = parameter.grad.float()
+            parameter.grad = None
+        torch.nn.utils.clip_grad_norm_([copy for _, copy in model.pairs], 0.5)
+
+    def give_back(self, model, step):
+        with torch.no_grad():
+            torch._foreach_copy_(*map(list, zip(*model.pairs)))
+
+    def train(self, model, optimizer, after=lambda step: None):
+        def returned(step):
+            self.give_back(model, step)
+            after(step)
+        return super().train(model, optimizer, returned)
+
+
+class MixedMasters(Masters):
+    """Norms are in fp32, and trained themselves. Gradients are copied into those of the copies, and divided by a
+    scale, and what comes back is cast first."""
+    micro_batches = 2
+
+    def make(self):
+        return Mixed().make()
+
+    def optimizer(self, model):
+        half = [p for p in model.parameters() if p.dtype == torch.bfloat16]
+        model.pairs = [(p, p.detach().float().requires_grad_()) for p in half]
+        single = [p for p in model.parameters() if p.dtype == torch.float32]
+        return torch.optim.SGD([*single, *(copy for _, copy in model.pairs)], lr=0.05, momentum=0.9, foreach=True)
+
+    def loss(self, model, tokens):
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().loss(model, tokens)
+
+    def before_step(self, model):
+        for parameter, copy in model.pairs:
+            if copy.grad is None:
+                copy.grad = torch.empty_like(copy)
+            copy.grad.copy_(parameter.grad).div_(2)
+        for parameter in model.parameters():
+            if parameter.dtype == torch.bfloat16:
+                parameter.grad = None
+
+    def give_back(self, model, step):
+        for parameter, copy in model.pairs:
+            parameter.data.copy_(copy.data.to(parameter.dtype))
+
+
 class Several(Loop):
     """Matrices have AdamW, and the others SGD with momentum."""
 
@@ -322,7 +385,7 @@ class Transformers(Loop):
 
 
 LOOPS = {"plain": Loop(), "clipped": Clipped(), "half": Half(), "frozen": Frozen(),
-         "mixed": Mixed(), "several": Several(),
+         "mixed": Mixed(), "masters": Masters(), "mixed masters": MixedMasters(), "several": Several(),
          "foreach adamw": Foreach(torch.optim.AdamW, lr=1e-2, foreach=True),
          "foreach sgd": Foreach(torch.optim.SGD, lr=0.05, momentum=0.9, foreach=True),
          "foreach rmsprop": Foreach(torch.optim.RMSprop, lr=1e-3, momentum=0.9, foreach=True),
@@ -339,7 +402,7 @@ LOOPS = {"plain": Loop(), "clipped": Clipped(), "half": Half(), "frozen": Frozen
 
 REFUSED = {"sparse": "is sparse", "reordered": "does not lie in the order"}  # torch_refused has them
 
-OFFLOADED = ("plain", "clipped", "half", "scaled", "reentrant", "not reentrant", "gpt2", "bert", "lora",
+OFFLOADED = ("plain", "clipped", "half", "masters", "scaled", "reentrant", "not reentrant", "gpt2", "bert", "lora",
              "checkpointed llama")  # plans for them let activations leave the device, too
 
 
@@ -353,8 +416,9 @@ def make(loop):
 
 def bits(model, optimizer):
     """Returns all parameters and states."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    found = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    named = [*model.named_parameters(), *((f"copy {i}", copy) for i, (_, copy) in enumerate(getattr(model, "pairs", ())))]
+    names = {id(parameter): name for name, parameter in named}
+    found = {name: parameter.detach().clone() for name, parameter in named}
     for key, state in (item for each in optimizers_in(optimizer) for item in each.state.items()):
         of = names.get(id(key), key)
         for name, value in state.items() if isinstance(state, dict) else (("state", state),):

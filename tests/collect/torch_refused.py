@@ -21,7 +21,7 @@ except ImportError:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from torch_follow import (LOOPS, REFUSED, STEPS, Clipped, Frozen, Loop, Scaled, make,  # noqa: E402
+from torch_follow import (LOOPS, REFUSED, STEPS, Clipped, Frozen, Loop, Masters, Scaled, make,  # noqa: E402
                           optimizers_in, planned, pstar_torch, tokens_of)
 from torch_training import check  # noqa: E402
 
@@ -109,13 +109,13 @@ class OnCpu(Loop):
 
 
 class Replaced(Loop):
-    """Parameters are clipped behind the step, into new memory."""
+    """Parameters get new memory behind the step."""
 
     def train(self, model, optimizer, after=lambda step: None):
-        def clip(_):
+        def replace(_):
             for parameter in model.parameters():
-                parameter.data = parameter.data.clamp(-0.05, 0.05)
-        return super().train(model, optimizer, clip)
+                parameter.data = torch.full_like(parameter.data, 0.05)
+        return super().train(model, optimizer, replace)
 
 
 class InThread(Loop):
@@ -164,6 +164,14 @@ class NeedsClosure(Loop):
         return torch.optim.LBFGS(model.parameters())
 
 
+class NotReturned(Masters):
+    """The parameters stay as they are after the second step."""
+
+    def give_back(self, model, step):
+        if step != 1:
+            super().give_back(model, step)
+
+
 class OtherShapes(Loop):
     def loss(self, model, tokens):
         self.step = getattr(self, "step", 0) + 1
@@ -193,6 +201,15 @@ def refusals(programs):
         check("skipped the optimizer's step" in str(error), str(error))
     else:
         check(False, "a step that a GradScaler skips follows the plan")
+    planned(programs, "masters", 0.5)
+    model, optimizer = make(LOOPS["masters"])
+    pstar_torch.follow(model, optimizer, "plan.json", "masters.pstar")
+    try:
+        NotReturned().train(model, optimizer)
+    except RuntimeError as error:
+        check("has not written it back behind the step" in str(error), str(error))
+    else:
+        check(False, "copies that stay by themselves follow the plan")
     planned(programs, "plain", 0.5)
     cases = ((Stacked(), ValueError, "cannot be divided"),
              (Clipped(), ValueError, "another loop"),
