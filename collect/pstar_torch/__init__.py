@@ -53,7 +53,7 @@ def follow(model, optimizer, plan, trace):
     of pstar-plan, and `trace` that of the recording of this loop that the plan was made from.
     Returns an object: `moved` has the bytes and copies of each iteration that followed the plan
     (all but the first one, which is observed); within `with it.gathered():`, between two steps, all
-    parameters can be read; stop() gives them memory of their own again. Raises ValueError if the
+    parameters can be read and written; stop() gives them memory of their own again. Raises ValueError if the
     plan is not for this loop, and RuntimeError if the loop does not repeat itself.
     """
     from ._follow import Follower

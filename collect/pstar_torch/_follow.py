@@ -83,7 +83,7 @@ class Follower(Session):
         """Called before a state is saved or loaded."""
         if self.mode == "record" and self.chunks is not None:
             raise RuntimeError("the model's parameters and states are where the plan has them: save "
-                               "within `with follower.gathered():`, and load after stop()")
+                               "and load within `with follower.gathered():`")
 
     def fail(self, error):
         """The loop cannot go on: some of its parameters are nowhere that it knows of."""
@@ -485,8 +485,8 @@ class Follower(Session):
 
     @contextlib.contextmanager
     def gathered(self):
-        """Within it, between two steps, all parameters and states can be read: for evaluation and
-        saving. Nothing can be written there."""
+        """Within it, between two steps, all parameters and states can be read and written: for
+        evaluation, saving, loading and clipping of weights."""
         if self.inside:
             raise RuntimeError("gathered() within an iteration")
         before = self.mode
@@ -502,6 +502,7 @@ class Follower(Session):
             yield
         finally:
             if self.chunks is not None:
+                self.chunks.refresh()
                 self.chunks.take_moved()
                 for bound in self.bound.values():
                     bound.leave()

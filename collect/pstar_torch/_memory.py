@@ -70,6 +70,14 @@ class Chunks:
         """Makes the host's copies of all chunks that have one valid."""
         self.plan.library.execution_flush(self.execution)
 
+    def refresh(self):
+        """Copies what was written into the pool after flush() to the device's copies, which belongs to no
+        iteration."""
+        for chunk in self.resident:
+            if self.plan.home[chunk] != NO_ADDRESS:
+                ctypes.memmove(self.arena.begin + self.address(chunk), self.pool.begin + self.plan.home[chunk],
+                               self.plan.chunks[chunk].copy_bytes)
+
     def address(self, chunk):
         """Returns where the chunk lies in the arena; None if it is not there."""
         address = self.plan.library.execution_address(self.execution, chunk)

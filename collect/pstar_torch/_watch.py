@@ -77,11 +77,11 @@ class Watch(TorchDispatchMode):
                 bound = self.follower.nowhere.get(storage)
                 if bound is not None and reads_values(function):
                     raise RuntimeError(f"{function} uses {bound.kind} of {bound.name} between two steps, where "
-                                       "it is elsewhere: read within `with follower.gathered():`, and write in "
-                                       "the optimizer's step or after stop()")
-                if place in written and storage in (chunks.arena.storage, chunks.pool.storage):
+                                       "it is elsewhere: read and write within `with follower.gathered():`")
+                if place in written and self.follower.mode != "gathered" and \
+                        storage in (chunks.arena.storage, chunks.pool.storage):
                     raise RuntimeError(f"{function} writes model data between two steps, which may be lost: "
-                                       "write in the optimizer's step or after stop()")
+                                       "write within `with follower.gathered():`")
 
     def touch(self, tensor, function):
         """Called with each tensor that an operator uses. Views use no bytes."""
