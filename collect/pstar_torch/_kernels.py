@@ -86,7 +86,41 @@ def _fuse_rms_norm():
     torch.rms_norm = nn.functional.rms_norm = norm
 
 
+class _Ctc(torch.autograd.Function):
+    """Keeps the sums of all beginnings of a text at each place of a sequence, as PyTorch's kernel does. Backward makes
+    those of all ends beside the gradient."""
+
+    @staticmethod
+    def forward(context, x, states):
+        sums = x.new_empty(*x.shape[1:-1], x.shape[0], states)
+        context.save_for_backward(x, sums)
+        return x.sum((0, -1))
+
+    @staticmethod
+    def backward(context, gradient):
+        x, sums = context.saved_tensors
+        ends = sums.neg()
+        result = x.neg()
+        del ends
+        return result, None
+
+
+def _run_ctc():
+    """The loss has no kernel on the meta device."""
+    original = nn.functional.ctc_loss
+
+    @functools.wraps(original)
+    def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+        if not log_probs.is_meta:
+            return original(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+        longest = int(max(target_lengths)) if log_probs.dim() == 3 else targets.shape[-1]
+        losses = _Ctc.apply(log_probs.float(), 2 * longest + 1)
+        return {"none": losses, "mean": losses.mean(), "sum": losses.sum()}[reduction]
+    nn.functional.ctc_loss = ctc_loss
+
+
 def use_gpu_kernels():
+    _run_ctc()
     _fuse_attention()
     _fuse_dropout()
     if hasattr(torch, "_fused_rms_norm"):  # PyTorch has the kernel

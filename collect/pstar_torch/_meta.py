@@ -93,7 +93,7 @@ class _OnMeta(TorchFunctionMode):
             padded, _, batch_first = arguments
             arguments = (padded, _full_lengths(padded, batch_first), batch_first)
         if name in ("__getitem__", "__setitem__"):
-            arguments = (first, chosen_places(arguments[1]), *arguments[2:])
+            arguments = (first, chosen_places(arguments[1], name == "__getitem__"), *arguments[2:])
         if name in _MOVES:
             arguments = tuple("meta" if _is_device(value) else value for value in arguments)
         if keywords.get("device") is not None:
@@ -110,8 +110,8 @@ class _OnMeta(TorchFunctionMode):
             frame = sys._getframe(2)
             if is_drawn(tensor):
                 self.reads.note_drawn(frame)
-            elif values_of(tensor) is None:
-                self.reads.note_unknown(frame, _number(tensor))
+            if is_drawn(tensor) or values_of(tensor) is None:
+                self.reads.note_round(frame)
         with no_modes():
             values = _values(tensor)
             if name == "__array__":
@@ -126,6 +126,8 @@ class _OnMeta(TorchFunctionMode):
             if not _lacks_kernel(error):
                 raise
             if values.complete:
+                if values.is_drawn():
+                    self.reads.note_shape(name)
                 return values.instead()
             raise _Lacking(f"{resolve_name(function) or name} does not run on the meta device; record the loop "
                            f"on a device instead: {_first_sentence(error)}") from error

@@ -95,8 +95,15 @@ class Reads:
         remark(f"drawn numbers: {place} reads some; here fractions are in the middle of their range and "
                "integers at its end, so the step takes the likelier branches and the longest lengths")
 
-    def note_unknown(self, frame, number):
-        """Called with each read of an element of unknown value, and what it is taken to be."""
+    @staticmethod
+    def note_shape(name):
+        """Called where numbers that are drawn, or places that are spread, decide the shape of what a function
+        returns."""
+        remark(f"drawn numbers: they decide what {name} returns; places of largest elements, such as those of experts, "
+               "are spread evenly")
+
+    def note_round(self, frame):
+        """Called with each read of an element whose value is made up."""
         found = _waiting(frame)
         if found is None:
             return
@@ -106,10 +113,10 @@ class Reads:
         rounds = self.rounds[site]
         if rounds == _MANY_ROUNDS:
             self.states[site] = _state(found[0])
-            remark(f"unknown values: the `while` in {place} has read one {rounds} times, and gets {number} each "
+            remark(f"unknown values: the `while` in {place} has read one {rounds} times, and gets the same each "
                    "time, because nothing is computed here")
         idle = rounds == _IDLE_ROUNDS and _state(found[0]) == self.states[site]
         if idle or rounds == _MOST_ROUNDS:
             raise Endless(f"the `while` in {place} has read a value {rounds} times without a step of an optimizer, "
-                          "and may never end: the value is unknown on the meta device, and is always taken to be "
-                          f"{number}; let a counter end the loop, too, or record it on a device instead")
+                          "and may never end: nothing is computed on the meta device, so the value is always the "
+                          "same; let a counter end the loop, too, or record it on a device instead")

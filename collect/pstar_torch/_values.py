@@ -6,6 +6,7 @@ import pathlib
 import torch
 
 from ._observer import FILLS, tensors_in
+from ._remarks import remark
 
 _MOST = 1 << 20  # elements of a tensor whose values are kept
 _MAKERS = {"arange", "as_tensor", "empty", "empty_strided", "eye", "full", "linspace", "logspace", "ones", "rand",
@@ -53,6 +54,11 @@ def _chosen(result, arguments, keywords):
 _DRAWN = {"rand": _fractions, "rand_like": _fractions, "uniform_": _between, "randn": _half, "randn_like": _half,
           "normal_": _half, "randint": _last, "randint_like": _last, "random_": _last, "bernoulli": _chosen,
           "bernoulli_": _chosen}
+
+
+# Operators that choose places along a dimension, of the largest or smallest elements, and the argument that says
+# which dimension.
+_CHOOSE = {"argmax": 1, "argmin": 1, "max": 1, "min": 1, "topk": 2}
 
 
 # Operators whose result is this element wherever one of the arguments is, whatever the other one is.
@@ -166,6 +172,9 @@ class Values:
         if not self.complete and self.name in _ABSORBING and isinstance(result, torch.Tensor):
             self.absorb(result)
             return
+        if not self.complete and self.name in _CHOOSE:
+            self.choose(results[-1])
+            return
         on_meta = written or any(tensor.is_meta for tensor in results)
         if not self.applies or not on_meta or not all(map(_is_small, results)):
             return
@@ -191,6 +200,19 @@ class Values:
                     (element is False or result.dtype == torch.bool) and bool((known.values == element).all())
                 if decides:
                     set_values(result, torch.full(result.shape, element, dtype=result.dtype), known.group.drawn)
+
+    def choose(self, places):
+        """Notes places that are spread evenly, as those of experts among tokens, where it is not known which elements
+        are the largest."""
+        place = _CHOOSE[self.name]
+        dims = [self.keywords.get("dim", -1 if self.name == "topk" else None), *self.arguments[place:place + 1]]
+        given = self.arguments[0] if self.arguments else places
+        if type(dims[-1]) is not int or given.dim() == 0 or not _is_small(places):
+            return
+        with no_modes():
+            several = places.movedim(dims[-1], -1) if self.name == "topk" else places
+            chosen = (torch.arange(places.numel()) % given.shape[dims[-1]]).view(several.shape)
+            set_values(places, chosen.movedim(-1, dims[-1]) if self.name == "topk" else chosen, drawn=True)
 
     def is_drawn(self):
         return any(known and known.group.drawn for _, known in self.known.values())
@@ -242,20 +264,26 @@ def _on_meta(result, drawn):
     return result
 
 
-def chosen_places(index):
-    """Returns an index in which the places where masks hold stand for the masks, as far as these are known."""
+def chosen_places(index, reads):
+    """Returns an index in which the places where masks hold stand for the masks, and numbers for tensors of one, as
+    far as these are known. Where an operator reads, masks of unknown values hold everywhere."""
     if isinstance(index, tuple):
-        return tuple(place for part in index for place in _places(part))
-    places = _places(index)
+        return tuple(place for part in index for place in _places(part, reads))
+    places = _places(index, reads)
     return places[0] if len(places) == 1 else tuple(places)
 
 
-def _places(part):
-    if not isinstance(part, torch.Tensor) or not part.is_meta or part.dtype != torch.bool or part.dim() == 0:
+def _places(part, reads):
+    if not isinstance(part, torch.Tensor) or not part.is_meta or (part.dtype == torch.bool) == (part.dim() == 0):
         return [part]
     values = values_of(part)
-    if values is None:
+    if values is None and part.dim() > 0 and reads:
+        remark("masks of unknown values: elements that are chosen by them are taken to be all that there are")
+        return [torch.empty(part.numel(), dtype=torch.int64, device="meta") for _ in range(part.dim())]
+    if values is None or values.is_floating_point():
         return [part]
     with no_modes():
+        if part.dim() == 0:
+            return [values.item()]
         places = values.nonzero(as_tuple=True)
     return list(_on_meta(places, is_drawn(part)))

@@ -441,7 +441,8 @@ def make(loop):
 
 def bits(model, optimizer):
     """Returns all parameters and states."""
-    named = [*model.named_parameters(), *((f"copy {i}", copy) for i, (_, copy) in enumerate(getattr(model, "pairs", ())))]
+    copies = ((f"copy {i}", copy) for i, (_, copy) in enumerate(getattr(model, "pairs", ())))
+    named = [*model.named_parameters(), *copies]
     names = {id(parameter): name for name, parameter in named}
     found = {name: parameter.detach().clone() for name, parameter in named}
     for key, state in (item for each in optimizers_in(optimizer) for item in each.state.items()):

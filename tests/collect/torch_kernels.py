@@ -65,6 +65,19 @@ for _ in range(5):
     optimizer.step()
     optimizer.zero_grad()
 """
+# Recognises texts of at most 7 letters in 48 places.
+SPEECH = """
+import torch
+from torch import nn
+model = nn.Linear(16, 30)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(5):
+    lengths = torch.tensor([5, 7, 6, 7])
+    x = model(torch.randn(48, 4, 16)).log_softmax(-1)
+    nn.CTCLoss(zero_infinity=True)(x, torch.randint(1, 30, TARGETS), torch.full((4,), 48), lengths).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 HOOKS = ("graph.save_on_cpu()", "graph.save_on_cpu(pin_memory=True)",
          "graph.saved_tensors_hooks(lambda t: (t.device, t.to('cpu')), lambda t: t[1].to(t[0]))",
          "graph.saved_tensors_hooks(lambda t: torch.empty(t.shape, device='cpu').copy_(t), lambda t: t.cuda())")
@@ -89,6 +102,17 @@ def check_leaving(folder, programs):
         check(f"on cpu: {host} bytes" in trace.meta["unknown"], f"{hooks}: {trace.meta['unknown']}, not {host}")
 
 
+def check_speech(folder, programs):
+    """The loss keeps a number for each place and each state of the texts, and backward makes as many beside the
+    gradient."""
+    sums, x = 4 * 4 * 48 * (2 * 7 + 1), 4 * 4 * 48 * 30
+    for targets in ("(4, 9)", "(25,)"):
+        trace = recorded(folder, programs, "speech", SPEECH.replace("TARGETS", targets))
+        mine = [nbytes for _, nbytes, _, _, saved in trace.buffers if saved and nbytes in (sums, x)]
+        check(sorted(mine) == [sums, x], f"{mine} bytes are kept, not {sums} and {x}")
+        check(max(trace.non_model) >= 2 * (sums + x), f"{max(trace.non_model)} bytes in backward")
+
+
 def main():
     programs = pathlib.Path(sys.argv[1]).resolve()
     norm, drop = f"nn.RMSNorm({WIDTH})", "nn.Dropout(0.1)"
@@ -107,6 +131,7 @@ def main():
         check(4 * ELEMENTS not in again and again[ELEMENTS] == 2, f"with a layer that runs again {again} are kept")
         check(max(recomputed.non_model) < max(whole.non_model) + 3 * ELEMENTS, "a layer that runs again keeps more")
         check_leaving(folder, programs)
+        check_speech(folder, programs)
     return 0
 
 

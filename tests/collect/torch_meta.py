@@ -55,7 +55,7 @@ for _ in range(5):
 """
 # Its kernel reads values.
 READING = LACKING.replace("torch.nonzero(layer(torch.ones(2, 4)))",
-                          "torch.nn.functional.one_hot(layer(torch.ones(2, 4)).argmax(-1))")
+                          "torch.nn.functional.one_hot(layer(torch.ones(2, 4)).long())")
 # A GradScaler, which would skip steps whose made-up gradients seem to overflow, and an exit at the end.
 SCALED = """
 import sys

@@ -67,6 +67,20 @@ some, ended = unknown[0] > 0, torch.full((3,), True)
 assert (some | ended).all() and (some & ended).tolist() == [False] * 3 and (row.long() & ~(some | ended)[:2]).max() == 0
 assert not torch.isnan(unknown).any() and torch.isfinite(unknown).all()
 """
+# Which elements are the largest is not known, so each place is chosen as often; and a mask holds everywhere.
+CHOSEN = """
+scores = torch.randn(2000, 2000) @ torch.randn(2000, 8)
+chosen = scores.topk(2, -1).indices
+for expert in range(8):
+    assert torch.where(chosen == expert)[0].shape == (500,)
+for places in (scores.argmax(-1), scores.max(dim=1).indices, scores.max(1, True)[1][:, 0], chosen[:, 0] // 2):
+    assert torch.bincount(places, minlength=8).max() in (250, 500)
+assert scores.T.topk(2, dim=0).indices.shape == (2, 2000) and (scores.T.topk(2, 0)[1] == chosen.T).all()
+hit = nn.functional.one_hot(chosen, 8).sum((0, 1)).nonzero()
+assert torch.randn(8, 4)[hit[3, 0]].shape == (4,)
+assert scores[scores > 0].shape == (16000,) and scores[scores[:, 0] > 0, 2:].shape == (2000, 6)
+assert scores.max().shape == () and torch.max(scores, scores).shape == scores.shape
+"""
 # What is drawn is the same each time: a fraction in the middle, many spread evenly, integers at the end.
 DRAWN = """
 assert torch.rand(1).item() == 0.5 and torch.empty(1).uniform_(0, 4).item() == 2.0
@@ -135,6 +149,7 @@ for step in range(6):
 """
 # Ends elsewhere, but not where all numbers are the same.
 WAITING = HEAD + "while torch.rand(1) > 0.3:\n    pass\n"
+COUNTING = HEAD + "import itertools\nfor _ in itertools.count():\n    torch.rand(1).item()\n"
 # Ends elsewhere: a fixed point is found, and a text comes to its end. Here nothing is computed.
 FIXED_POINT = HEAD + """
 def moves(x):
@@ -176,10 +191,12 @@ def run(folder, programs, name, text):
 
 def check_values(folder, programs):
     loop = LOOP.format("torch.optim.AdamW(model.parameters())", "", "")
-    for name, lines in (("known", KNOWN), ("unknown", UNKNOWN), ("drawn", DRAWN)):
+    for name, lines, of in (("known", KNOWN, None), ("unknown", UNKNOWN, None), ("drawn", DRAWN, "drawn.py, line"),
+                            ("chosen", CHOSEN, "they decide what where returns")):
         trace, errors = run(folder, programs, name, HEAD + lines + loop)
-        said = f"{name}.py, line" in errors and f"{name}.py, line" in trace.meta["unknown"]
-        check(said == (name == "drawn"), f"{name}: {errors}{trace.meta['unknown']}")
+        said = "drawn numbers" in errors and "drawn numbers" in trace.meta["unknown"]
+        check(said == (of is not None) and (of or "") in errors, f"{name}: {errors}{trace.meta['unknown']}")
+    check("masks of unknown values" in errors, errors)
 
 
 def check_rates(folder, programs):
@@ -199,17 +216,18 @@ def check_chance(folder, programs):
     trace, errors = run(folder, programs, "depth", DEPTH)
     found = sum(name.startswith("forward") and name.endswith("inner") for name, *_ in trace.operators)
     check(found == 4 and "depth.py, line 9 reads some" in errors, f"{found} layers: {errors}")
-    (folder / "waiting.py").write_text(WAITING)
-    status, _, errors = plan(programs, folder, "waiting.py")
-    check(status == 1 and "waiting.py, line 3 reads drawn numbers for the 50000th" in errors, f"{status}: {errors}")
+    (folder / "counting.py").write_text(COUNTING)
+    status, _, errors = plan(programs, folder, "counting.py")
+    check(status == 1 and "counting.py, line 5 reads drawn numbers for the 50000th" in errors, f"{status}: {errors}")
 
 
 def check_waiting(folder, programs):
     """A `while` that waits for an unknown value ends the run, and is named; others go on."""
-    (folder / "fixed_point.py").write_text(FIXED_POINT)
-    status, _, errors = plan(programs, folder, "fixed_point.py")
-    check(status == 1 and "the `while` in fixed_point.py, line 8 has read a value 2000 times" in errors and
-          "always taken to be False" in errors, f"{status}: {errors}")
+    for name, text, line in (("fixed_point", FIXED_POINT, 8), ("waiting", WAITING, 3)):
+        (folder / f"{name}.py").write_text(text)
+        status, _, errors = plan(programs, folder, f"{name}.py")
+        check(status == 1 and f"the `while` in {name}.py, line {line} has read a value 2000 times" in errors,
+              f"{status}: {errors}")
     _, errors = run(folder, programs, "steps", STEPS)
     check("steps.py, line 14 has read one 1000 times" in errors, errors)
 
