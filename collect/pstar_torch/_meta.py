@@ -16,6 +16,7 @@ from . import _alone, _session
 from ._autocast import Autocast
 from ._kernels import use_gpu_kernels
 from ._leaving import let_saved_leave
+from ._observer import tensors_in
 from ._reads import Endless, Reads
 from ._rounds import Annotator
 from ._values import Values, chosen_places, is_drawn, moved, no_modes, values_of
@@ -76,6 +77,7 @@ class _OnMeta(TorchFunctionMode):
         super().__init__()
         self.autocast = Autocast()
         self.reads = Reads()
+        self.lacking = None  # the last error of this kind, which the program or PyTorch may have caught
         optimizers.register_optimizer_step_post_hook(self.reads.step)
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
@@ -89,6 +91,8 @@ class _OnMeta(TorchFunctionMode):
                 return self.read(name, first, arguments[1:] if name == "__format__" else ())
             if name in ("cuda", "cpu", "xpu", "pin_memory"):
                 return first
+        if name == "allclose" and any(tensor.is_meta and values_of(tensor) is None for tensor in tensors_in(arguments)):
+            return True
         if name == "_pack_padded_sequence":
             padded, _, batch_first = arguments
             arguments = (padded, _full_lengths(padded, batch_first), batch_first)
@@ -129,8 +133,9 @@ class _OnMeta(TorchFunctionMode):
                 if values.is_drawn():
                     self.reads.note_shape(name)
                 return values.instead()
-            raise _Lacking(f"{resolve_name(function) or name} does not run on the meta device; record the loop "
-                           f"on a device instead: {_first_sentence(error)}") from error
+            self.lacking = _Lacking(f"{resolve_name(function) or name} does not run on the meta device; record the "
+                                    f"loop on a device instead: {_first_sentence(error)}")
+            raise self.lacking from error
         if isinstance(result, torch.Tensor) and name in ("all", "_is_all_true", "isfinite"):
             result.holds = True
         values.follow(result)
@@ -256,7 +261,8 @@ def run(arguments):
                   "was recorded", file=sys.stderr)
             return 1
     except Exception as error:
-        print(f"pstar_torch: {_where(error, arguments[0])}: {type(error).__name__}: {error}",
+        before = f" (before that, {mode.lacking})" if mode.lacking else ""
+        print(f"pstar_torch: {_where(error, arguments[0])}: {type(error).__name__}: {error}{before}",
               file=sys.stderr)
         return 1
     print("pstar_torch: the script ended before a step was recorded: its loop must have four steps "

@@ -13,7 +13,7 @@ from ._values import program_line
 _MOST_READS = 50000  # of a line: more than layers and micro-batches of a few steps
 # Rounds of a `while` without a step of an optimizer: those after which a message says so, those that end the run if
 # nothing has changed since then, and those that end it anyway: more than a rollout has, or a text that is generated.
-_MANY_ROUNDS, _IDLE_ROUNDS, _MOST_ROUNDS = 1000, 2000, 10000
+_MANY_ROUNDS, _IDLE_ROUNDS, _MOST_ROUNDS = 500, 1000, 10000
 
 
 class Endless(Exception):

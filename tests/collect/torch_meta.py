@@ -56,6 +56,12 @@ for _ in range(5):
 # Its kernel reads values.
 READING = LACKING.replace("torch.nonzero(layer(torch.ones(2, 4)))",
                           "torch.nn.functional.one_hot(layer(torch.ones(2, 4)).long())")
+# Something else goes wrong where the program goes on without the operator.
+WITHOUT = LACKING.replace("    torch.nonzero(layer(torch.ones(2, 4))).sum()", """    try:
+        places = torch.nonzero(layer(torch.ones(2, 4)))
+    except NotImplementedError:
+        places = None
+    places.sum()""")
 # A GradScaler, which would skip steps whose made-up gradients seem to overflow, and an exit at the end.
 SCALED = """
 import sys
@@ -608,6 +614,7 @@ def check_turns(folder, programs):
 def check_refused(folder, programs):
     for name, text, reason in (("lacking.py", LACKING, "nonzero does not run on the meta device"),
                                ("reading.py", READING, "one_hot does not run on the meta device"),
+                               ("without.py", WITHOUT, "'sum' (before that, torch.nonzero does not run on the meta"),
                                ("several.py", SEVERAL, "calls its closure again"),
                                ("short.py", SHORT, "before a step was recorded"),
                                ("leaves.py", LEAVES, "leaves.py: the script exited with no data"),

@@ -65,6 +65,7 @@ places = torch.randperm(4).sort().values.add_(1)
 assert places.tolist() == [1, 2, 3, 4]
 some, ended = unknown[0] > 0, torch.full((3,), True)
 assert (some | ended).all() and (some & ended).tolist() == [False] * 3 and (row.long() & ~(some | ended)[:2]).max() == 0
+assert torch.allclose(unknown, unknown) and unknown.allclose(unknown)
 assert not torch.isnan(unknown).any() and torch.isfinite(unknown).all()
 """
 # Which elements are the largest is not known, so each place is chosen as often; and a mask holds everywhere.
@@ -172,10 +173,10 @@ while step < 6:
     optimizer.step()
     optimizer.zero_grad()
     value, k = unknown[0, 0], 0
-    while k < 2100 and not value > 0:
+    while k < 1100 and not value > 0:
         k += 1
     while True:
-        for _ in range(2100 if step == 1 else 1):
+        for _ in range(1100 if step == 1 else 1):
             value.item()
         break
 """
@@ -226,10 +227,10 @@ def check_waiting(folder, programs):
     for name, text, line in (("fixed_point", FIXED_POINT, 8), ("waiting", WAITING, 3)):
         (folder / f"{name}.py").write_text(text)
         status, _, errors = plan(programs, folder, f"{name}.py")
-        check(status == 1 and f"the `while` in {name}.py, line {line} has read a value 2000 times" in errors,
+        check(status == 1 and f"the `while` in {name}.py, line {line} has read a value 1000 times" in errors,
               f"{status}: {errors}")
     _, errors = run(folder, programs, "steps", STEPS)
-    check("steps.py, line 14 has read one 1000 times" in errors, errors)
+    check("steps.py, line 14 has read one 500 times" in errors, errors)
 
 
 def check_memory(folder, programs):
