@@ -99,7 +99,7 @@ bool config_read_sizes(const struct config_reader *reader, const struct config_d
 bool config_read_llama(const struct config_reader *reader, const struct config_defaults *defaults,
                        struct model_config *config, GError **error)
 {
-    const char *const activations[] = {activation_name(config), NULL};
+    const char *const activations[] = {activation_name(config), defaults->activation_alias, NULL};
     const struct config_rotary rotary = rotary_keys(defaults->rotary_base, defaults->rotary_part);
     return config_read_sizes(reader, defaults, config, error) &&
            config_word(reader, "hidden_act", activations, error) &&

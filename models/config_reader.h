@@ -57,6 +57,7 @@ struct config_defaults {
     double rotary_part; /* of a head's columns that turn; 0: all do, and there is no such key */
     double epsilon;
     bool tied;
+    const char *activation_alias; /* another word for hidden_act; may be NULL */
 };
 
 /* Reads the sizes, of which those of heads may be missing. */

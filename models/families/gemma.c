@@ -6,8 +6,14 @@
 static bool read_config(const struct config_reader *reader, struct model_config *config,
                         GError **error)
 {
-    static const struct config_defaults defaults = {
-        .key_heads = 16, .head_size = 256, .rotary_base = 10000, .epsilon = 1e-6, .tied = true};
+    /* The first releases of Gemma say "gelu", but were trained with the approximation by tanh.
+     * transformers reads them so, too. */
+    static const struct config_defaults defaults = {.key_heads = 16,
+                                                    .head_size = 256,
+                                                    .rotary_base = 10000,
+                                                    .epsilon = 1e-6,
+                                                    .tied = true,
+                                                    .activation_alias = "gelu"};
     return config_read_gemma(reader, &defaults, config, error);
 }
 

@@ -129,6 +129,7 @@ static void test_round_trip(void)
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,0]",
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1],\"mlp_bias\":true",
         "\"model_type\":\"gemma\",\"hidden_act\":\"gelu_pytorch_tanh\",\"attention_bias\":true",
+        "\"model_type\":\"gemma\",\"hidden_act\":\"gelu\",\"hidden_activation\":null",
         "\"model_type\":\"olmo2\",\"attention_bias\":true",
         "\"model_type\":\"gemma2\",\"hidden_act\":\"gelu_pytorch_tanh\","
         "\"attn_logit_softcapping\":null,\"final_logit_softcapping\":7.5",
@@ -184,6 +185,9 @@ static void test_refused(void)
          MODEL_ERROR_UNSUPPORTED,
          {"hidden_act", "silu"}},
         {"\"model_type\":\"gemma\",\"hidden_act\":\"silu\"," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"hidden_act", "gelu_pytorch_tanh"}},
+        {"\"model_type\":\"gemma2\",\"hidden_act\":\"gelu\"," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"hidden_act", "gelu_pytorch_tanh"}},
         {"\"model_type\":\"smollm3\",\"no_rope_layers\":[0,1]," LLAMA,
