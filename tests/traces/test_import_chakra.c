@@ -124,6 +124,17 @@ static void add_node(GString *json, const struct node *node)
                            node->number, node->scope, node->sequence);
 }
 
+static void write_nodes(const struct import_fixture *f, const struct node *nodes, size_t count)
+{
+    g_autoptr(GString) json = g_string_new("{\"schema\": \"1.1.1-chakra.0.0.4\", \"nodes\": [");
+    for (size_t i = 0; i < count; i++) {
+        g_string_append(json, i > 0 ? ", " : "");
+        add_node(json, &nodes[i]);
+    }
+    g_string_append(json, "]}");
+    g_assert_true(g_file_set_contents(f->from, json->str, -1, NULL));
+}
+
 /* Storages, not sequence numbers, show the other uses of parameter 9. */
 static void test_tied(struct import_fixture *f, gconstpointer data)
 {
@@ -139,14 +150,8 @@ static void test_tied(struct import_fixture *f, gconstpointer data)
         {10, 1, "aten::_fused_adamw_", 0, -1, {9, 53}, 0},
     };
     static const uint64_t non_model[] = {16, 16 + 24, 24 + 16, 16}; /* the gradient is model data */
-    g_autoptr(GString) json = g_string_new("{\"schema\": \"1.1.1-chakra.0.0.4\", \"nodes\": [");
-    for (size_t i = 0; i < G_N_ELEMENTS(nodes); i++) {
-        g_string_append(json, i > 0 ? ", " : "");
-        add_node(json, &nodes[i]);
-    }
-    g_string_append(json, "]}");
     (void)data;
-    g_assert_true(g_file_set_contents(f->from, json->str, -1, NULL));
+    write_nodes(f, nodes, G_N_ELEMENTS(nodes));
     struct trace *trace = import(f, import_chakra, f->from);
     g_assert_cmpuint(trace->operator_count, ==, 5);
     g_assert_cmpuint(trace->tensor_count, ==, 1);
@@ -155,6 +160,30 @@ static void test_tied(struct import_fixture *f, gconstpointer data)
     for (uint32_t m = 0; m < G_N_ELEMENTS(non_model); m++)
         g_assert_cmpuint(trace->non_model_bytes[m], ==, non_model[m]);
     trace_free(trace);
+}
+
+/* A checkpoint ends its recomputation early. PyTorch then writes operators whose parent is not in
+ * the file, and all that follows as within the node that recomputes. The times of the same run
+ * help, so the message must ask for them and not for another backward. */
+static void test_lost_place(struct import_fixture *f, gconstpointer data)
+{
+    static const struct node nodes[] = {
+        {2, 1, "aten::linear", 0, 4, {9, 50}, 54},
+        {3, 1, EVALUATE "MulBackward0", 0, -1, {0, 0}, 0},
+        {4, 3, "MulBackward0", 1, 5, {54, 0}, 52},
+        {6, 5, "aten::mul", 0, -1, {54, 0}, 55},
+        {7, 4, EVALUATE "LinearBackward0", 0, -1, {0, 0}, 0},
+        {8, 7, "LinearBackward0", 1, 4, {52, 0}, 53},
+        {9, 4, EVALUATE ACCUMULATE, 0, -1, {0, 0}, 0},
+        {10, 9, ACCUMULATE, 1, -1, {53, 0}, 0},
+        {11, 1, "aten::_fused_adamw_", 0, -1, {9, 53}, 0},
+    };
+    (void)data;
+    write_nodes(f, nodes, G_N_ELEMENTS(nodes));
+    g_assert_false(import_chakra(f->from, f->to, f->unknown, &f->error));
+    g_assert_nonnull(strstr(f->error->message, "no gradient"));
+    g_assert_nonnull(strstr(f->error->message, "--times"));
+    g_assert_false(g_file_test(f->to, G_FILE_TEST_EXISTS));
 }
 
 static void test_refused(struct import_fixture *f, gconstpointer data)
@@ -172,6 +201,7 @@ int main(int argc, char **argv)
     IMPORT_TEST("/import_chakra/timed", test_timed);
     IMPORT_TEST("/import_chakra/times_of_another_run", test_times_of_another_run);
     IMPORT_TEST("/import_chakra/tied", test_tied);
+    IMPORT_TEST("/import_chakra/lost_place", test_lost_place);
     IMPORT_TEST("/import_chakra/refused", test_refused);
     return g_test_run();
 }

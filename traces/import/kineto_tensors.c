@@ -172,6 +172,17 @@ static GArray *find_parameters(const struct kineto_parts *parts)
     return parameters;
 }
 
+/* Returns the end of a sentence that says why there is no iteration. The order of starts, without
+ * times, does not always tell where backward ends: PyTorch's observer loses its place where a
+ * checkpoint ends its recomputation early. */
+static const char *advice(const struct kineto_parts *parts)
+{
+    return parts->kineto->untimed
+               ? "; the order of operators alone does not always tell where "
+                 "backward ends: give the profiler's file of the same run with --times"
+               : "";
+}
+
 /* Checks that every micro-batch adds the same gradients in the same order. */
 static bool check_micro_batches(const struct kineto_parts *parts, uint32_t count)
 {
@@ -181,8 +192,8 @@ static bool check_micro_batches(const struct kineto_parts *parts, uint32_t count
         ok = micro_batch_of(parts, gradient_at(parts, g)) == g / count &&
              gradient_at(parts, g)->elements == gradient_at(parts, g % count)->elements;
     if (!ok)
-        note(parts, "the iteration: its %u passes do not add the same gradients",
-             step->micro_batches);
+        note(parts, "the iteration: its %u passes do not add the same gradients%s",
+             step->micro_batches, advice(parts));
     return ok;
 }
 
@@ -203,8 +214,10 @@ static bool check_sizes(const struct kineto_parts *parts, const GArray *paramete
 {
     uint32_t other = 0;
     if (parameters->len == 0) {
-        note(parts, "the iteration: no gradient was added to a parameter's; record a training step "
-                    "with backward() of a model whose parameters need gradients");
+        note(parts, "the iteration: no gradient was added to a parameter's%s",
+             parts->kineto->untimed ? advice(parts)
+                                    : "; record a training step with backward() of a model whose "
+                                      "parameters need gradients");
         return false;
     }
     const struct parameter *first = &g_array_index(parameters, struct parameter, 0);
@@ -489,7 +502,7 @@ static void add_tensors(struct kineto_parts *parts, const GArray *parameters)
 }
 
 /* Returns whether the file has an optimizer whose update is not where updates are: after backward.
- * The order of starts, without times, does not always tell where backward ends. */
+ */
 static bool lost_update(const struct kineto_parts *parts)
 {
     const GArray *ranges = parts->kineto->ranges;
@@ -500,8 +513,8 @@ static bool lost_update(const struct kineto_parts *parts)
                                 KINETO_OPTIMIZER);
     lost = lost && parts->kineto->untimed && parts->update == parts->step->works->len;
     if (lost)
-        note(parts, "the iteration: nothing follows backward, but the file has an optimizer; give "
-                    "the profiler's file of the same run with --times");
+        note(parts, "the iteration: nothing follows backward, but the file has an optimizer%s",
+             advice(parts));
     return lost;
 }
 
