@@ -179,6 +179,29 @@ static void test_device_times(struct import_fixture *f, gconstpointer data)
     trace_free(trace);
 }
 
+/* An optimizer whose name tells nothing of its states, or that they are narrower than AdamW's, is
+ * taken for AdamW, and that is said. */
+static void test_optimizers(struct import_fixture *f, gconstpointer data)
+{
+    static const struct {
+        const char *name;
+        bool assumed;
+    } optimizers[] = {{"AdamW", false},        {"FusedAdam", false}, {"AdamW8bit", true},
+                      {"PagedAdam8bit", true}, {"AdamWFp8", true},   {"Lion", true}};
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(optimizers); i++) {
+        g_autoptr(GString) events = make_run(2, 1);
+        g_autofree char *mark = g_strdup_printf("Optimizer.step#%s.step", optimizers[i].name);
+        g_string_replace(events, "Optimizer.step#AdamW.step", mark, 0);
+        write_events(f, events, false);
+        g_ptr_array_set_size(f->unknown, 0);
+        struct trace *trace = import(f, f->from);
+        g_assert_cmpuint(trace->list_element_bytes[TRACE_EXP_AVG_SQ], ==, 4);
+        g_assert_cmpint(is_unknown(f, "those of AdamW are assumed"), ==, optimizers[i].assumed);
+        trace_free(trace);
+    }
+}
+
 /* Adds a collective to the steps of a run. Backward asks for it; it begins beside backward's last
  * kernel and ends beside the update's first. Times are relative to the start of the step. `more` is
  * what PyTorch says of it, or "". */
@@ -562,6 +585,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     IMPORT_TEST("/import_kineto/device_times", test_device_times);
+    IMPORT_TEST("/import_kineto/optimizers", test_optimizers);
     IMPORT_TEST("/import_kineto/collectives", test_collectives);
     IMPORT_TEST("/import_kineto/shards", test_shards);
     IMPORT_TEST("/import_kineto/sums", test_sums);

@@ -259,6 +259,14 @@ static bool multiplies(const struct kineto_parts *parts)
     return false;
 }
 
+/* Returns whether the optimizer is known to keep two states of the parameters' width, as AdamW
+ * does. AdamW8bit, AdamWFp8 and their kin keep narrower ones. */
+static bool keeps_two_states(const char *optimizer)
+{
+    return optimizer && strstr(optimizer, "Adam") && !strstr(optimizer, "bit") &&
+           !strstr(optimizer, "Fp8");
+}
+
 /* Returns how many values per element the optimizer keeps beside the gradient. */
 static uint32_t count_states(const struct kineto_parts *parts)
 {
@@ -269,7 +277,7 @@ static uint32_t count_states(const struct kineto_parts *parts)
     }
     if (optimizer && g_str_has_prefix(optimizer, "SGD."))
         return multiplies(parts) ? 1 : 0;
-    if (!optimizer || !strstr(optimizer, "Adam"))
+    if (!keeps_two_states(optimizer))
         note(parts, "the optimizer's states: those of AdamW are assumed");
     return 2;
 }
