@@ -492,6 +492,8 @@ static bool check_place(const struct option *option, GError **error)
 bool options_check_output(const struct option *output, const struct option_group *groups,
                           size_t group_count, GError **error)
 {
+    if (!**output->file) /* such as a variable of a script that is not set */
+        return options_refuse(error, "--%s: the name is empty", option_name(output));
     if (is_standard_output(*output->file))
         return output->use == OPTION_WRITES || output->use == OPTION_WRITES_LINES ||
                options_refuse(error, "--%s %s: cannot go to standard output", option_name(output),

@@ -172,6 +172,9 @@ static void test_standard_output(void)
     expect(workshop, "sh -c '" RUN "--log - >&-'", 1, "pstar-run: standard output: ");
     expect(workshop, "pstar-trace synth --model model --batch 1 --seq 8 -o -", 2,
            "--output -: cannot go to standard output");
+    expect(workshop, "pstar-trace synth --model model --batch 1 --seq 8 --precision fp32 -o ''", 2,
+           "--output: the name is empty");
+    expect(workshop, "pstar-sim good.pstar" BUDGET "--json=", 2, "--json: the name is empty");
     expect(workshop, "pstar-sim good.pstar" BUDGET "--json - --csv -", 2,
            "cannot both go to standard output");
     workshop_free(workshop);
