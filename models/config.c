@@ -220,7 +220,13 @@ struct model_config *model_config_read(const char *path, GError **error)
     if (!input_text_check(file, INPUT_SMALL, error))
         goto out;
     if (!g_file_get_contents(file, &text, &length, &unreadable)) {
-        g_set_error_literal(error, MODEL_ERROR, MODEL_ERROR_CONFIG, unreadable->message);
+        bool missing = g_error_matches(unreadable, G_FILE_ERROR, G_FILE_ERROR_NOENT);
+        if (missing) /* GLib's message depends on the locale and is longer */
+            g_set_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG,
+                        folder ? "%s: %s; the folder must hold a model's config.json" : "%s: %s",
+                        file, g_strerror(ENOENT));
+        else
+            g_set_error_literal(error, MODEL_ERROR, MODEL_ERROR_CONFIG, unreadable->message);
         g_error_free(unreadable);
         goto out;
     }
