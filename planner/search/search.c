@@ -20,9 +20,10 @@ enum {
     IDLE_MOST = 3,     /* rounds of changes in a row that gain less than LEAST_GAIN */
 };
 
-/* Changes go on while the plan takes more than WIDE times as long as its bound. Searches begin anew
- * if it takes more than VERY_WIDE times as long. */
-#define WIDE 1.03
+/* Changes go on while the plan takes more than WIDE times as long as its bound, and searches begin
+ * anew if it takes more than VERY_WIDE times as long. */
+#define WIDE      1.03
+#define VERY_WIDE 1.05
 
 /* Up to these times the best plan's, a baseline may become better with other parameters: in the
  * search that found this plan, and in others and in very long iterations. */
@@ -213,11 +214,6 @@ static void refine_patterns(struct search *search, int step)
     search_run(search, search_run_plans);
 }
 
-static bool is_brief(const struct search *search)
-{
-    return trial_is_brief(&search->context, search->job.trace->operator_count, VERY_LONG_ITERATION);
-}
-
 /* Repeats while that helps, a limited number of times; in very long iterations, while it helps
  * much. */
 static void descend(struct search *search, int step)
@@ -229,7 +225,8 @@ static void descend(struct search *search, int step)
         refine_patterns(search, step);
         if (search->context.incumbent && search->context.incumbent->plan == plan)
             return;
-        if (is_brief(search) && best_objective(search) >= (1 - LEAST_GAIN) * before)
+        if (iteration_is_very_long(search->job.trace) &&
+            best_objective(search) >= (1 - LEAST_GAIN) * before)
             return;
     }
 }
@@ -376,7 +373,8 @@ static void place_optimizer(struct search *search)
             place_in_orders(search);
         try_mixes(search);
     }
-    for (int step = COARSE_PARTS / 2; step > 0; step /= is_brief(search) ? 4 : 2) {
+    for (int step = COARSE_PARTS / 2; step > 0;
+         step /= iteration_is_very_long(search->job.trace) ? 4 : 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
             search_try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);

@@ -188,13 +188,6 @@ static struct walked try_walk(const struct trial_context *context,
     return walked;
 }
 
-bool trial_is_brief(const struct trial_context *context, uint32_t operators, uint32_t most)
-{
-    const struct trial *best = context->incumbent;
-    bool far = best && best->plan->predicted.iteration_seconds > VERY_WIDE * context->bound;
-    return operators > (far ? MAX(most, PATIENT_MOST) : most);
-}
-
 /* Returns whether chunks should leave late, where addresses cost much. At first they do only
  * without slack, and where the plan would otherwise be no better than the best one. */
 static bool may_leave_late(const struct trial_context *context, const struct candidate *candidate,
@@ -203,7 +196,7 @@ static bool may_leave_late(const struct trial_context *context, const struct can
 {
     const struct trial *best = context->incumbent;
     bool leads = walked->leads && walked->waits && trial->plan && trial->effort != EFFORT_0;
-    if (!leads || trial_is_brief(context, candidate->trace->operator_count, THOROUGH_MOST) ||
+    if (!leads || candidate->trace->operator_count > THOROUGH_MOST ||
         is_reached(trial, LATE_RATIO * walked->seconds))
         return false;
     return trial->effort > EFFORT_1 || (!slack_bytes && best &&
@@ -221,8 +214,7 @@ static const struct slacks {
 static struct slacks slacks_of(const struct trial_context *context, const struct trial *trial)
 {
     const struct trial *best = context->incumbent;
-    if (trial_is_brief(context, context->job->trace->operator_count, VERY_LONG_ITERATION) && best &&
-        best->slack != SEARCH_NO_SLACK)
+    if (iteration_is_very_long(context->job->trace) && best && best->slack != SEARCH_NO_SLACK)
         return (struct slacks){{(uint32_t)best->slack}, 1};
     if (context->thorough && trial->effort > EFFORT_1)
         return all_slacks;

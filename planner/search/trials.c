@@ -289,7 +289,6 @@ static void find_best(struct search *search)
                                     ? search_trial(search, best)
                                     : NULL;
     check_bound(search);
-    search->context.bound = search->bound;
     report_better(search);
     search->context.policy = trials_best_policy(search->trials, search->options.objective);
     search->context.strategy = trials_best_strategy(search->trials, search->options.objective);

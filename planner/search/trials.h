@@ -31,12 +31,6 @@ static inline bool iteration_is_very_long(const struct trace *trace)
 /* Iterations of at most so many operators are searched more thoroughly, because that is quick. */
 enum { THOROUGH_MOST = 2000 };
 
-/* The best plan is far above its bound if it takes more than VERY_WIDE times as long. While it is,
- * iterations of at most PATIENT_MOST operators are searched in some points as shorter ones are. */
-#define VERY_WIDE 1.05
-
-enum { PATIENT_MOST = 6000 };
-
 /* A round of random changes that gains less than this share is not worth another. */
 #define LEAST_GAIN 5e-4
 
@@ -157,7 +151,6 @@ struct trial_context {
     const gint *hurry; /* as in struct search_options; may be NULL */
 
     /* Results of the rounds before: */
-    double bound;                  /* seconds; practically no plan is faster */
     const struct trial *incumbent; /* with the best plan; may be NULL */
     const struct plan *policy;     /* the best plan of a policy; may be NULL */
     const struct plan *strategy;   /* the best plan of a strategy; may be NULL */
@@ -166,10 +159,6 @@ struct trial_context {
 /* Returns whether the trial is to end with what it has: the search can be in a hurry, and was
  * stopped, or the trial has a plan that is enough now. */
 bool trial_is_hurried(const struct trial_context *context, const struct trial *trial);
-
-/* Returns whether the iteration has more than `most` operators and, where the incumbent is far
- * above its bound, more than PATIENT_MOST. */
-bool trial_is_brief(const struct trial_context *context, uint32_t operators, uint32_t most);
 
 /* Tries every policy that may beat the best policy, without look-ahead, and every strategy. The
  * trial has the traced placement. */
