@@ -20,11 +20,6 @@ class Endless(Exception):
     """A loop seems to wait for a value that the meta device never has."""
 
 
-def _advice(place, what, number):
-    return (f"{place} {what} for the {number}th time, as a loop may that waits for others: on the meta device they "
-            "are always the same; record the loop on a device instead")
-
-
 @functools.lru_cache(maxsize=None)
 def _loops_of(path):
     """Returns (first line, last line, whether it is a `while`, whether it is a function) of the loops and functions
@@ -91,7 +86,8 @@ class Reads:
             return
         self.drawn[place] += 1
         if self.drawn[place] == _MOST_READS:
-            raise Endless(_advice(place, "reads drawn numbers", _MOST_READS))
+            raise Endless(f"{place} reads drawn numbers for the {_MOST_READS}th time, as a loop may that waits for "
+                          "others: on the meta device they are always the same; record the loop on a device instead")
         remark(f"drawn numbers: {place} reads some; here fractions are in the middle of their range and "
                "integers at its end, so the step takes the likelier branches and the longest lengths")
 

@@ -192,24 +192,17 @@ def refusals(programs):
             check(False, f"{kind} follows a plan")
         with contextlib.suppress(RuntimeError):  # an operator of the program may have raised the error
             follower.fail(RuntimeError())
-    planned(programs, "scaled", 0.5)
-    model, optimizer = make(LOOPS["scaled"])
-    pstar_torch.follow(model, optimizer, "plan.json", "scaled.pstar")
-    try:
-        Skipped().train(model, optimizer)
-    except RuntimeError as error:
-        check("skipped the optimizer's step" in str(error), str(error))
-    else:
-        check(False, "a step that a GradScaler skips follows the plan")
-    planned(programs, "masters", 0.5)
-    model, optimizer = make(LOOPS["masters"])
-    pstar_torch.follow(model, optimizer, "plan.json", "masters.pstar")
-    try:
-        NotReturned().train(model, optimizer)
-    except RuntimeError as error:
-        check("has not written it back behind the step" in str(error), str(error))
-    else:
-        check(False, "copies that stay by themselves follow the plan")
+    for kind, other, text in (("scaled", Skipped(), "skipped the optimizer's step"),
+                              ("masters", NotReturned(), "has not written it back behind the step")):
+        planned(programs, kind, 0.5)
+        model, optimizer = make(LOOPS[kind])
+        pstar_torch.follow(model, optimizer, "plan.json", f"{kind}.pstar")
+        try:
+            other.train(model, optimizer)
+        except RuntimeError as error:
+            check(text in str(error), str(error))
+        else:
+            check(False, f"{type(other).__name__} follows the plan")
     planned(programs, "plain", 0.5)
     cases = ((Stacked(), ValueError, "cannot be divided"),
              (Clipped(), ValueError, "another loop"),

@@ -509,8 +509,7 @@ static void add_tensors(struct kineto_parts *parts, const GArray *parameters)
         note(parts, "where forward uses %u of the %u parameters", unknown, parameters->len);
 }
 
-/* Returns whether the file has an optimizer whose update is not where updates are: after backward.
- */
+/* Returns whether the file has an optimizer whose update does not follow backward. */
 static bool lost_update(const struct kineto_parts *parts)
 {
     const GArray *ranges = parts->kineto->ranges;
