@@ -133,8 +133,9 @@ static void test_runners_up(void)
     workshop_must_run(workshop, SYNTH);
     write_machine(workshop, 1e10, 1 << 20);
     g_autofree char *said = workshop_must_print(
-        workshop, PLAN "--host-memory 1500KiB --nvme-memory 64MiB --platform machine.json --top "
-                       "all --json result.json -o plan.json");
+        workshop,
+        THOROUGH "--host-memory 1500KiB --nvme-memory 64MiB --platform machine.json --top "
+                 "all --json result.json -o plan.json");
     json_t *result = workshop_read_json(workshop, "result.json"), *rival;
     json_t *plan = workshop_read_json(workshop, "plan.json");
     g_assert_cmpint(
