@@ -224,11 +224,13 @@ static int64_t room_ns(struct dispatcher *w, int64_t bytes, int64_t behind_ns)
     int64_t free_bytes = headroom_at(w->headroom, wrap(w, w->now)) - w->unused_bytes -
                          w->leaving_bytes;
     int64_t ns = 0;
+    int64_t whole_ns = 0;
     for (guint i = w->left; free_bytes < bytes && i < w->leaving->len; i++) {
         free_bytes += leaving[i].bytes;
-        ns = behind_ns ? MAX(leaving[i].follow_ns, leaving[i].end_ns - behind_ns)
-                       : leaving[i].end_ns;
+        whole_ns = leaving[i].end_ns;
+        ns = behind_ns ? MAX(leaving[i].follow_ns, whole_ns - behind_ns) : whole_ns;
     }
+    w->intervals->follows |= ns < whole_ns;
     return MAX(ns, w->device_ns);
 }
 

@@ -43,6 +43,7 @@ struct interval {
 struct intervals {
     const struct reuses *reuses;
     uint64_t period_ns; /* in which begin_ns lies; 0 if begin_ns and lasts_ns are unknown */
+    bool follows;       /* of dispatch(): a copy begins before all parts of another have left */
     bool waits;         /* of dispatch(): write-backs come in the next iteration, so that
                            `leaves_late` makes another schedule */
     GArray *items;      /* struct interval, by first use */

@@ -172,7 +172,7 @@ static bool may_lead(const struct trial_context *context, const struct trial *tr
 struct walked {
     double seconds;
     bool leads; /* it may lead to a better plan, so addresses were tried */
-    bool waits; /* as in struct intervals */
+    bool waits, follows; /* as in struct intervals */
 };
 
 static struct walked try_walk(const struct trial_context *context,
@@ -181,7 +181,8 @@ static struct walked try_walk(const struct trial_context *context,
 {
     struct intervals *dispatched = candidate_dispatch(candidate, options);
     double seconds = (double)dispatched->period_ns * 1e-9;
-    struct walked walked = {seconds, may_lead(context, trial, seconds), dispatched->waits};
+    struct walked walked = {seconds, may_lead(context, trial, seconds), dispatched->waits,
+                            dispatched->follows};
     if (walked.leads)
         try_addresses(context, candidate, dispatched, seconds, trial);
     intervals_free(dispatched);
@@ -239,7 +240,7 @@ static bool try_dispatched(const struct trial_context *context, const struct can
         if (may_leave_late(context, candidate, &walked, slack, trial))
             try_walk(context, candidate, &options, trial);
         options = (struct walk_options){.slack_bytes = slack, .as_wholes = true};
-        if (candidate->cut_from_bytes && trial->effort > EFFORT_0)
+        if (walked.follows && trial->effort > EFFORT_0)
             try_walk(context, candidate, &options, trial);
         if (trial->plan != before && (trial->effort != EFFORT_0 || slacks.count == 1))
             trial->slack = (int32_t)slacks.quarters[i];
