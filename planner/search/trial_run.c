@@ -14,8 +14,8 @@
  * good enough if the plan takes at most 0.2 % longer than its schedule; chunks do not leave late if
  * it takes at most 3 % longer, and schedules of other kinds are not tried if it takes at most 1 %
  * longer. */
-#define DISPATCH_RATIO  1.05
-#define LONG_RATIO      1.01
+#define DISPATCH_RATIO  1.01
+#define LONG_RATIO      1.002
 #define ADDRESSES_RATIO 1.002
 #define LATE_RATIO      1.03
 #define CLOSE_RATIO     1.01
@@ -144,16 +144,16 @@ static bool is_reached(const struct trial *trial, double seconds)
 static void try_addresses(const struct trial_context *context, const struct candidate *candidate,
                           const struct intervals *dispatched, double seconds, struct trial *trial)
 {
-    for (int how = ADDRESSES_BY_MOMENT;
+    for (int how = trial->addresses;
          how <= ADDRESSES_MOVING && !is_reached(trial, ADDRESSES_RATIO * seconds) &&
          !trial_is_hurried(context, trial);
          how++) {
         struct moment_times *times;
         struct plan *plan = candidate_plan_dispatched(candidate, dispatched, how, &times);
-        if (plan)
-            take_plan(context, plan, times, trial);
-        else
+        if (!plan)
             how = ADDRESSES_MOVING - 1;
+        else if (take_plan(context, plan, times, trial))
+            trial->addresses = (uint8_t)how;
     }
 }
 
@@ -319,6 +319,8 @@ void trial_run(const struct trial_context *context, const struct layout_spec *sp
 {
     struct candidate *candidate = candidate_new(context->job, spec, &trial->placement,
                                                 &trial->needed, &trial->error);
+    if (context->incumbent && trial->effort <= EFFORT_1)
+        trial->addresses = context->incumbent->addresses;
     trial->done = true;
     if (!candidate)
         return;

@@ -93,6 +93,7 @@ struct trial {
     uint32_t plans;        /* number of plans tried */
     int32_t slack;         /* that the schedule of `plan` leaves free, in quarters of the largest
                               chunk; SEARCH_NO_SLACK if others were not tried */
+    uint8_t addresses;     /* enum dispatch_addresses, of the best plan so far */
     uint64_t needed;       /* device memory that would fit, if it does not fit */
     GError *error;
     bool pruned; /* has no plan, because its lower bound was poor */
