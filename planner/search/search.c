@@ -454,7 +454,18 @@ bool search_is_far(const struct search *search)
 /* Returns whether thorough rounds are worth their time. */
 static bool may_gain(const struct search *search)
 {
-    return search->job.trace->operator_count <= THOROUGH_MOST && search_is_far(search);
+    uint32_t operators = search->job.trace->operator_count;
+    return operators <= PATIENT_MOST &&
+           is_above_bound(search, operators <= THOROUGH_MOST ? WIDE : VERY_WIDE);
+}
+
+/* Makes the schedules of the best trials, and of their neighbours, that an iteration of so many
+ * operators was not worth before. */
+static void catch_up(struct search *search)
+{
+    repeat_best(search);
+    for (int step = COARSE_PARTS / 8; step > 0; step /= 2)
+        refine_placements(search, refined(search, REFINED_LAYOUTS), step);
 }
 
 /* Goes on where the bound is far below: with placements that were pruned though they might be
@@ -464,6 +475,8 @@ static void search_thoroughly(struct search *search)
     search->context.thorough = may_gain(search);
     if (!search->context.thorough)
         return;
+    if (search->job.trace->operator_count > THOROUGH_MOST)
+        catch_up(search);
     try_placements(search, SEARCH_ANY_SHARE);
     search_try_sides(search);
     for (uint32_t idle = 0; idle < IDLE_MOST && may_gain(search);) {

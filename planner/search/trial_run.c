@@ -139,8 +139,9 @@ static bool is_reached(const struct trial *trial, double seconds)
            (!trial->plan->predicted.moves || trial->plan->moment_count > VERY_LONG_ITERATION);
 }
 
-/* Finds addresses for the schedule in one way after the other, until they cost next to nothing. If
- * there are none by moments, there are none by times, which ask for more. */
+/* Finds addresses for the schedule in one way after the other, from the one that was best before,
+ * until they cost next to nothing. If there are none by moments, there are none by times, which ask
+ * for more. */
 static void try_addresses(const struct trial_context *context, const struct candidate *candidate,
                           const struct intervals *dispatched, double seconds, struct trial *trial)
 {
@@ -171,7 +172,7 @@ static bool may_lead(const struct trial_context *context, const struct trial *tr
 /* The result of a walk. */
 struct walked {
     double seconds;
-    bool leads; /* it may lead to a better plan, so addresses were tried */
+    bool leads;          /* it may lead to a better plan, so addresses were tried */
     bool waits, follows; /* as in struct intervals */
 };
 
@@ -197,7 +198,7 @@ static bool may_leave_late(const struct trial_context *context, const struct can
 {
     const struct trial *best = context->incumbent;
     bool leads = walked->leads && walked->waits && trial->plan && trial->effort != EFFORT_0;
-    if (!leads || candidate->trace->operator_count > THOROUGH_MOST ||
+    if (!leads || (candidate->trace->operator_count > THOROUGH_MOST && !context->thorough) ||
         is_reached(trial, LATE_RATIO * walked->seconds))
         return false;
     return trial->effort > EFFORT_1 || (!slack_bytes && best &&
@@ -211,14 +212,16 @@ static const struct slacks {
 } whole_slacks = {{0, 4, 16}, 3}, little_slacks = {{0, 1, 2}, 3},
   all_slacks = {{0, 1, 2, 4, 8, 16}, 6};
 
-/* In very long iterations the slack of the best plan must do, once others were tried. */
+/* In very long iterations the slack of the best plan must do, once others were tried, unless the
+ * search is thorough. */
 static struct slacks slacks_of(const struct trial_context *context, const struct trial *trial)
 {
     const struct trial *best = context->incumbent;
-    if (iteration_is_very_long(context->job->trace) && best && best->slack != SEARCH_NO_SLACK)
-        return (struct slacks){{(uint32_t)best->slack}, 1};
     if (context->thorough && trial->effort > EFFORT_1)
         return all_slacks;
+    if (iteration_is_very_long(context->job->trace) && !context->thorough && best &&
+        best->slack != SEARCH_NO_SLACK)
+        return (struct slacks){{(uint32_t)best->slack}, 1};
     return trial->little_slack ? little_slacks : whole_slacks;
 }
 

@@ -28,8 +28,9 @@ static inline bool iteration_is_very_long(const struct trace *trace)
     return trace->operator_count > VERY_LONG_ITERATION;
 }
 
-/* Iterations of at most so many operators are searched more thoroughly, because that is quick. */
-enum { THOROUGH_MOST = 2000 };
+/* Iterations of at most so many operators are searched more thoroughly, because that is quick. Up
+ * to PATIENT_MOST, they are so only if their plan is very far from its bound. */
+enum { THOROUGH_MOST = 2000, PATIENT_MOST = 6000 };
 
 /* A round of random changes that gains less than this share is not worth another. */
 #define LEAST_GAIN 5e-4
@@ -93,7 +94,7 @@ struct trial {
     uint32_t plans;        /* number of plans tried */
     int32_t slack;         /* that the schedule of `plan` leaves free, in quarters of the largest
                               chunk; SEARCH_NO_SLACK if others were not tried */
-    uint8_t addresses;     /* enum dispatch_addresses, of the best plan so far */
+    uint8_t addresses;     /* enum dispatch_addresses of `plan`; at first, those to begin with */
     uint64_t needed;       /* device memory that would fit, if it does not fit */
     GError *error;
     bool pruned; /* has no plan, because its lower bound was poor */
