@@ -267,9 +267,9 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
         return refuse(error, "updates must come at the end of the step of a pipeline");
     if (pipeline_splits(shape->schedule) && !job->split)
         return refuse(error, "schedule zb-h1: backward must be split");
-    if (job->split && (job->choices.fast || model_shares_parameters(job)))
-        return refuse(error, "schedule zb-h1: ranks sum in order, and each has the parameters of "
-                             "its stage, so far; --stage 2 --reduction exact would do");
+    if (job->split && job->choices.fast)
+        return refuse(error, "schedule zb-h1: ranks sum in order, so far; --reduction exact would "
+                             "do");
     if (stages > 1 && !pipeline_check_model(config, error))
         return false;
     return check_layers(config, shape, error) && check_parts(config, job, shape, error) &&

@@ -96,7 +96,7 @@ static void draw(struct drawn *drawn)
     draw_ranks(&job);
     bool endless = job.delay = drawn->schedule == PIPELINE_2BW;
     job.split = pipeline_splits(drawn->schedule);
-    if (endless || job.split)
+    if (endless)
         job.choices.stage = 2;
     if (!endless)
         job.choices.offload = drawn->offload;
@@ -331,6 +331,20 @@ static void check_zero_bubble(const struct drawn *drawn, uint32_t s)
     g_assert_cmpuint(most_ahead, ==, drawn->stages - s);
 }
 
+/* The second halves read no parameters, whole or gathered, so nothing is gathered for them. */
+static void check_second_halves(const struct model_iteration *stage)
+{
+    for (uint32_t m = 0; m < stage->trace->operator_count; m++) {
+        const struct trace_operator *op = &stage->trace->operators[m];
+        bool second = stage->operators[m].kind == MODEL_WEIGHT_BACKWARD;
+        for (uint32_t a = 0; second && a < op->access_count; a++) {
+            uint8_t list = stage->trace->accesses[op->first_access + a].list;
+            g_assert_cmpuint(list, !=, TRACE_PARAM);
+            g_assert_cmpuint(list, !=, TRACE_GATHERED);
+        }
+    }
+}
+
 /* Each part has the forward and the backward pass of every micro-batch once, in their order. The
  * stage runs ahead by no more passes than the schedule says, and its first backward pass is that of
  * the first micro-batch through its last part. */
@@ -488,6 +502,7 @@ static void test_schedules(void)
                 check_in_flight(&drawn, s);
             check_slots(&drawn, s);
             check_newest(&drawn, s);
+            check_second_halves(drawn.stage[s]);
         }
         clear(&drawn);
     }
@@ -511,6 +526,9 @@ static void test_refusals(void)
     expect_refusal(&config, &job, 4, NULL, "the model has only 3 layers");
     expect_refusal(&config, &one, 2, NULL, "and has 1");
     expect_refusal(&config, &job, 2, layers, "4 layers together, and the model has 3");
+    struct model_job fast = job;
+    fast.split = fast.choices.fast = true;
+    expect_refusal(&config, &fast, 2, NULL, "--reduction exact would do");
     g_autofree uint8_t *frozen = model_every_tensor(&config);
     struct model_job some = job;
     frozen[model_layout_of(&config).layers_end - 1] = 0;

@@ -71,25 +71,24 @@ static char *draw_job(void)
 static char *draw_placement(uint32_t stages, uint32_t width)
 {
     g_autofree char *layers = launch_draw_layers(LAYERS, stages);
-    return g_strdup_printf("%s %s %s %s %s %s %s --recompute %s %s %s ", layers,
-                           PICK("--stage 3 --schedule 1f1b", "--stage 2 --schedule gpipe",
-                                "--stage 2 --schedule zb-h1", "--stage 2 --schedule zb-h1"),
-                           PICK("", "--look-ahead 2", "--look-ahead 9"), draw_update(),
-                           PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
-                           PICK("--policy opt", "--policy lru", "--policy fifo"),
-                           PICK("", "", SLOW_LINK), PICK("none", "all", "0,2"),
-                           PICK("", "", "--offload-activations all"),
-                           width > 1 ? "" : PICK("", "", "--host-embedding"));
+    return g_strdup_printf(
+        "%s --stage %s --schedule %s %s %s %s %s %s --recompute %s %s %s ", layers, PICK("2", "3"),
+        PICK("1f1b", "gpipe", "zb-h1", "zb-h1"), PICK("", "--look-ahead 2", "--look-ahead 9"),
+        draw_update(), PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
+        PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("", "", SLOW_LINK),
+        PICK("none", "all", "0,2"), PICK("", "", "--offload-activations all"),
+        width > 1 ? "" : PICK("", "", "--host-embedding"));
 }
 
 /* What every stage moved, sent, received and held is what its plan says. Figures of NVMe that are 0
  * are left out of both. */
 static void check_rows(const json_t *dry, const json_t *run)
 {
-    const char *const keys[] = {"sent_bytes",      "received_bytes",    "h2d_bytes",
-                                "d2h_bytes",       "peak_device_bytes", "peak_live_device_bytes",
-                                "evictions",       "in_flight",         "device_bytes",
-                                "nvme_read_bytes", "nvme_write_bytes",  "peak_nvme_bytes"};
+    const char *const keys[] = {"sent_bytes",     "received_bytes",    "h2d_bytes",
+                                "d2h_bytes",      "peak_device_bytes", "peak_live_device_bytes",
+                                "evictions",      "gathers",           "in_flight",
+                                "device_bytes",   "nvme_read_bytes",   "nvme_write_bytes",
+                                "peak_nvme_bytes"};
     const json_t *planned = json_object_get(dry, "stages"),
                  *measured = json_object_get(run, "stages");
     g_assert_cmpuint(json_array_size(planned), ==, json_array_size(measured));
@@ -173,14 +172,15 @@ static void test_host_embedding(struct run_folder *folder, gconstpointer data)
     compare(folder, 2, STEPS "--micro-batches 8 ", "--stages 2 --host-embedding " SLOW_LINK " ");
 }
 
-/* The stages of a mixture of experts. */
+/* The stages of a mixture of experts, of one rank or two. */
 static void test_experts(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     uint32_t stages = (uint32_t)g_test_rand_int_range(2, 4);
-    g_autofree char *job = draw_job(), *placement = draw_placement(stages, 1);
+    uint32_t width = (uint32_t)g_test_rand_int_range(1, 3);
+    g_autofree char *job = draw_job(), *placement = draw_placement(stages, width);
     launch_draw_experts(folder, LAYERS, "");
-    compare(folder, stages, job, placement);
+    compare(folder, stages * width, job, placement);
 }
 
 /* A pipeline that never drains trains like one process with delayed updates, over steps that are
@@ -335,9 +335,8 @@ static void test_plans(struct run_folder *folder, gconstpointer data)
             continue;
         uint32_t stages = width > 1 ? 2 : (uint32_t)g_test_rand_int_range(2, LAYERS + 1);
         g_autofree char *job = draw_job(), *layers = launch_draw_layers(LAYERS, stages);
-        g_autofree char *cut =
-            g_strdup_printf("%s %s %s ", job, layers,
-                            PICK("--schedule 1f1b", "--schedule gpipe", "--schedule zb-h1"));
+        g_autofree char *cut = g_strdup_printf("%s %s --stage %s --schedule %s ", job, layers,
+                                               PICK("2", "3"), PICK("1f1b", "gpipe", "zb-h1"));
         g_autofree char *placed =
             g_strdup_printf("%s %s %s %s --recompute %s %s %s %s", cut, PICK("", "--look-ahead 9"),
                             draw_update(), PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),

@@ -254,7 +254,6 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--schedule 2bw", "needs --stages", 1, 2},
         {STEPS "--schedule interleaved", "needs --stages", 1, 2},
         {STEPS "--schedule zb-h1", "needs --stages", 1, 2},
-        {STEPS "--stages 2 --schedule zb-h1 --micro-batches 4 --stage 3", "--stage 2", 4, 2},
         {STEPS "--stages 2 --micro-batches 2 --stage-parts 2", "only schedule interleaved", 2, 2},
         {STEPS "--stages 2 --micro-batches 2 --schedule interleaved --stage-parts 3",
          "2 stages of 3 parts: the model has only 4 layers", 2, 2},

@@ -51,12 +51,10 @@ static struct drawn draw_drained(uint32_t width)
         PICK("", "", "--offload-activations all"),
         width > 1 ? "" : PICK("", "", "--host-embedding"));
     g_autofree char *layers = launch_draw_layers(LAYERS, d.stages);
-    bool may_interleave = width == 1 && d.stages == 2, may_split = !strstr(shares, "3");
+    bool may_interleave = width == 1 && d.stages == 2;
     d.schedule = may_interleave && g_test_rand_int_range(0, 2)
                      ? g_strdup("--stages 2 --schedule interleaved --stage-parts 2")
-                     : g_strdup_printf("%s --schedule %s", layers,
-                                       may_split ? PICK("1f1b", "gpipe", "zb-h1")
-                                                 : PICK("1f1b", "gpipe"));
+                     : g_strdup_printf("%s --schedule %s", layers, PICK("1f1b", "gpipe", "zb-h1"));
     return d;
 }
 
