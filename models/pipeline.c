@@ -135,7 +135,8 @@ static bool refuse(GError **error, const char *format, ...)
     return false;
 }
 
-/* Forward passes of the next step read the newest weights, which come from whole masters. */
+/* Forward passes of the next step read the newest weights, which come from masters that are not cut
+ * into blocks. */
 static bool check_endless(const struct model_job *job, GError **error)
 {
     bool offloads = false;
@@ -143,9 +144,6 @@ static bool check_endless(const struct model_job *job, GError **error)
         offloads |= job->choices.offload[l];
     if (!job->delay)
         return refuse(error, "schedule 2bw: updates must be delayed, with --delay 1");
-    if (model_shares_parameters(job))
-        return refuse(error, "schedule 2bw: each rank has the parameters of its stage, so far; "
-                             "--stage 2 would do");
     if (job->precision == MODEL_BF16 && job->choices.host_embedding)
         return refuse(error, "schedule 2bw: in bf16 the embedding runs on the device, so far");
     if (job->choices.state_block)

@@ -245,10 +245,17 @@ void cutting_use_newest(struct cutting *cutting, const struct pipeline_pass *pas
             cutting_stretch(cutting, op->newest[i] = cutting->newest[op->t[i]], TRACE_FORWARD);
 }
 
+void cutting_begin_newest(struct cutting *cutting)
+{
+    bool shares = model_shares_parameters(&cutting->whole->job);
+    for (tensor_id t = 0; shares && t < cutting->whole->trace->tensor_count; t++)
+        cutting->newest[t] = NO_INDEX;
+}
+
 void cutting_end_newest(struct cutting *cutting, struct model_operator *update)
 {
     uint32_t buffer = cutting->newest[update->t[0]];
-    if (buffer == NO_INDEX)
+    if (buffer == NO_INDEX || model_shares_parameters(&cutting->whole->job))
         return;
     update->newest[0] = buffer;
     cutting_stretch(cutting, buffer, TRACE_UPDATE_PHASE);

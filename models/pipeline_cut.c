@@ -195,7 +195,7 @@ static void copy_accesses(struct cutting *cutting, const struct trace_operator *
     bool in_buffers = next && cutting_has_newest(cutting);
     for (uint32_t a = 0; a < op->access_count; a++) {
         struct trace_access access = cutting->whole->trace->accesses[op->first_access + a];
-        bool newest = next && access.list == TRACE_PARAM &&
+        bool newest = next && (access.list == TRACE_PARAM || access.list == TRACE_GATHERED) &&
                       !cutting->whole->choices->frozen[access.tensor];
         access.tensor = access.list == TRACE_ACTIVATION ? cutting->buffer_here[access.tensor]
                                                         : cutting->cut->here[access.tensor];
@@ -348,6 +348,8 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
     struct range range = pass_range(cutting, pass);
     if (!pass->backward)
         forget_reduced(cutting->reduced);
+    if (pass->next)
+        cutting_begin_newest(cutting);
     if (!begins)
         receive_passed(cutting, pass, piece);
     for (uint32_t m = range.first; m < range.end; m++)

@@ -68,13 +68,16 @@ void cutting_add_tied_gradient(struct cutting *cutting, uint32_t micro_batch);
 /* The next step's micro-batches read the newest weights. In fp32 with one rank these are the
  * masters. Else buffers get them in the parameters' precision, whole, from the first pass of the
  * next step to the last one. With several ranks they live until the update, which makes them the
- * parameters, so that no rank sends its shard again. */
+ * parameters, so that no rank sends its shard again. Where ranks share parameters, no rank has room
+ * for all of them: each pass makes the buffers again, and they end with their operator. */
 bool cutting_has_newest(const struct cutting *cutting);
 /* Lets an operator of the next step read the newest parameters from buffers, which are made right
  * before the first one. */
 void cutting_use_newest(struct cutting *cutting, const struct pipeline_pass *pass,
                         struct model_operator *op);
-/* Lets an update take the parameter from its buffer, if there is one. */
+/* Lets a pass of the next step begin: where ranks share parameters, it makes buffers of its own. */
+void cutting_begin_newest(struct cutting *cutting);
+/* Lets an update take the parameter from its buffer, if there is one that lives so long. */
 void cutting_end_newest(struct cutting *cutting, struct model_operator *update);
 
 #endif

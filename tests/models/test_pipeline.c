@@ -4,6 +4,7 @@
 
 #include "models/train_choice.h"
 #include "tests/models/small_model.h"
+#include "traces/shard.h"
 
 #include <string.h>
 
@@ -96,8 +97,6 @@ static void draw(struct drawn *drawn)
     draw_ranks(&job);
     bool endless = job.delay = drawn->schedule == PIPELINE_2BW;
     job.split = pipeline_splits(drawn->schedule);
-    if (endless)
-        job.choices.stage = 2;
     if (!endless)
         job.choices.offload = drawn->offload;
     bool may_embed = model_ranks(&job) == 1 && !(endless && job.precision == MODEL_BF16);
@@ -415,8 +414,28 @@ static void check_passes(const struct drawn *drawn)
     g_assert_cmpuint(passed.sent_bytes, ==, 2 * others * micro_batches * one + tied);
 }
 
-/* Ranks of a stage reduce and gather what they do without stages. Before the updates every stage
- * shows all others the losses, the norms and a wish to stop, and its ranks each other losses. */
+/* Returns the bytes that a rank sends of newest parameters where ranks share parameters: each pass
+ * of the next step makes those of its stage again. */
+static uint64_t newest_sent(const struct drawn *drawn)
+{
+    const struct model_job *job = &drawn->whole->job;
+    uint64_t sent = 0;
+    if (drawn->schedule != PIPELINE_2BW || !model_shares_parameters(job))
+        return 0;
+    for (uint32_t s = 0; s < drawn->stages; s++) {
+        const struct trace *trace = drawn->stage[s]->trace;
+        for (tensor_id t = 0; t < trace->tensor_count; t++)
+            if (!drawn->stage[s]->choices->frozen[t])
+                sent += (drawn->stages - 1 - s) * (model_ranks(job) - 1) *
+                        shard_of(trace->tensors[t].elements, model_ranks(job), 0).count *
+                        trace->list_element_bytes[TRACE_PARAM];
+    }
+    return sent;
+}
+
+/* Ranks of a stage reduce and gather what they do without stages, and newest parameters. Before the
+ * updates every stage shows all others the losses, the norms and a wish to stop, and its ranks each
+ * other losses. */
 static void check_shared(const struct drawn *drawn)
 {
     const struct model_job *job = &drawn->whole->job;
@@ -428,18 +447,19 @@ static void check_shared(const struct drawn *drawn)
     g_assert_cmpuint(sum_of(drawn, TRACE_REDUCE).sent_bytes, ==,
                      trace_exchanged(whole, TRACE_REDUCE).sent_bytes);
     g_assert_cmpuint(gathered.sent_bytes, ==,
-                     trace_exchanged(whole, TRACE_GATHER).sent_bytes +
+                     trace_exchanged(whole, TRACE_GATHER).sent_bytes + newest_sent(drawn) +
                          (drawn->stages * others * numbers + others * losses) * sizeof(double));
 }
 
-/* Returns whether each operand of a next step's operator is a buffer that one operator has made
- * from the master by then. */
+/* Checks that each operand of a next step's operator is a buffer that one operator has made from
+ * the master by then; where ranks share parameters, one of the same pass. */
 static void check_newest_of(const struct model_iteration *stage, moment_id moment, uint32_t *made)
 {
     const struct model_operator *op = &stage->operators[moment];
     const struct trace_operator *traced = &stage->trace->operators[moment];
+    bool shares = model_shares_parameters(&stage->job);
     if (op->kind == MODEL_NEWEST) {
-        g_assert_cmpuint(made[op->t[0]], ==, NO_INDEX);
+        g_assert_true(shares || made[op->t[0]] == NO_INDEX);
         g_assert_cmpuint(traced->access_count, ==, 1);
         g_assert_cmpint(stage->trace->accesses[traced->first_access].list, ==, TRACE_MASTER);
         made[op->t[0]] = op->out[0];
@@ -450,15 +470,24 @@ static void check_newest_of(const struct model_iteration *stage, moment_id momen
         if (op->t[i] == NO_INDEX)
             continue;
         else if (reads || (op->kind == MODEL_UPDATE && traced->place == TRACE_ON_DEVICE &&
-                           model_ranks(&stage->job) > 1))
+                           model_ranks(&stage->job) > 1 && !shares))
             g_assert_cmpuint(op->newest[i], ==, made[op->t[i]]);
         else
             g_assert_cmpuint(op->newest[i], ==, NO_INDEX);
+    for (int i = 0; shares && i < MODEL_TENSORS; i++)
+        if (op->newest[i] != NO_INDEX) {
+            const struct trace_buffer *buffer = &stage->trace->buffers[op->newest[i]];
+            const struct model_operator *maker = &stage->operators[buffer->first];
+            g_assert_cmpuint(maker->kind, ==, MODEL_NEWEST);
+            g_assert_cmpuint(maker->micro_batch, ==, op->micro_batch);
+            g_assert_cmpuint(buffer->last, ==, moment);
+        }
 }
 
 /* In bf16, and with several ranks, the next step's micro-batches read each newest parameter, unless
  * it is frozen, in a buffer. With one rank it lives until the last of them has read it, and
- * otherwise until the update makes it the parameter. */
+ * otherwise until the update makes it the parameter. Where ranks share parameters, it lives until
+ * its operator has read it. */
 static void check_newest(const struct drawn *drawn, uint32_t s)
 {
     const struct model_iteration *stage = drawn->stage[s];

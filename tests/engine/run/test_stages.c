@@ -200,8 +200,8 @@ static void test_endless(struct run_folder *folder, gconstpointer data)
             PICK("", "--held-out 0.2 --eval-every 1 --sample 5"), draw_trained());
         g_autofree char *layers = launch_draw_layers(LAYERS, stages);
         g_autofree char *placement = g_strdup_printf(
-            "%s --schedule 2bw %s %s %s %s --recompute %s %s %s ", layers,
-            PICK("", "--look-ahead 2", "--look-ahead 9"), draw_update(),
+            "%s --stage %s --schedule 2bw %s %s %s %s --recompute %s %s %s ", layers,
+            PICK("2", "3"), PICK("", "--look-ahead 2", "--look-ahead 9"), draw_update(),
             PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
             PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
             width > 1 || bf16 ? "" : PICK("", "", "--host-embedding"),

@@ -266,7 +266,6 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 2 --schedule 2bw --delay 0", "updates must be delayed", 2, 2},
         {STEPS "--stages 2 --schedule 2bw --micro-batches 2 --precision bf16 --host-embedding",
          "the embedding runs on the device", 2, 2},
-        {STEPS "--stages 2 --schedule 2bw --micro-batches 4 --stage 3", "--stage 2 would do", 4, 2},
         {STEPS "--stages 2 --schedule 2bw --offload-activations all", "stay on the device", 2, 2},
         {STEPS "--stages 2 --schedule 2bw --state-block 1024", "cut into blocks", 2, 2},
         {STEPS "--stages 2 --schedule 2bw --micro-batches 1", "and has 1", 2, 2},

@@ -22,7 +22,7 @@ static void write_model(const struct run_folder *folder)
     run_folder_write(folder, "config.json", text);
 }
 
-/* A pipeline that never drains. Parameters of its ranks are whole, and its activations stay. */
+/* A pipeline that never drains. Its activations stay. */
 static struct drawn draw_endless(uint32_t width)
 {
     bool bf16 = g_test_rand_int_range(0, 2);
@@ -30,8 +30,9 @@ static struct drawn draw_endless(uint32_t width)
                       .stages = (uint32_t)g_test_rand_int_range(2, width > 1 ? 4 : LAYERS + 1)};
     d.job = g_strdup_printf(
         "--batch 2 --seq 16 --micro-batches %d %s --precision %s --recompute %s %s %s",
-        (gint32)width * g_test_rand_int_range(LAYERS, 9), width > 1 ? "--stage 2" : "",
-        bf16 ? "bf16" : "fp32", PICK("none", "all", "0,2"), PICK("", "--host-update"),
+        (gint32)width * g_test_rand_int_range(LAYERS, 9),
+        width > 1 ? PICK("--stage 2", "--stage 3") : "", bf16 ? "bf16" : "fp32",
+        PICK("none", "all", "0,2"), PICK("", "--host-update"),
         width > 1 || bf16 ? "" : PICK("", "", "--host-embedding"));
     g_autofree char *layers = launch_draw_layers(LAYERS, d.stages);
     d.schedule = g_strdup_printf("%s --schedule 2bw", layers);
