@@ -292,7 +292,8 @@ static void test_endless_resume(struct run_folder *folder, gconstpointer data)
     launch_must_run(folder, 4, "--steps 20 --resume a --stages 4 --schedule 2bw --save b");
     launch_must_run(folder, 1, "--steps 25 --resume b --save c");
     launch_must_run(folder, 3, "--steps 30 --resume c --save d --stages 3 --schedule 1f1b");
-    launch_must_run(folder, 4, "--steps 40 --resume d --save e --stages 2 --schedule 2bw");
+    launch_must_run(folder, 4,
+                    "--steps 40 --resume d --save e --stages 2 --schedule 2bw --stage 3");
     launch_must_run(folder, 2, "--steps 50 --resume e --save f --stages 2 --schedule 2bw");
     saved_must_be_same(folder, "one", "f");
 }
