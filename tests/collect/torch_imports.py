@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Imports what PyTorch's profiler and its observer of execution traces record of loops with frozen
-parameters and with activation checkpointing.
+parameters, with activation checkpointing, and with optimizers of different states.
 
     torch_imports.py FOLDER_OF_PROGRAMS
 
@@ -63,11 +63,29 @@ class Model(nn.Module):
         return self.head(h)
 
 
-def record(kind, folder):
+# Optimizers with the states that an import must find, and what it must say.
+OPTIMIZERS = {
+    "adagrad": (torch.optim.Adagrad, {}, 1, None),
+    "rmsprop": (torch.optim.RMSprop, {"weight_decay": 0.1}, 1, None),
+    "rmsprop_momentum": (torch.optim.RMSprop, {"momentum": 0.9}, 2, None),
+    "rmsprop_all": (torch.optim.RMSprop, {"momentum": 0.9, "centered": True, "foreach": True}, 3,
+                    None),
+    "sgd": (torch.optim.SGD, {}, 0, None),
+    "sgd_momentum": (torch.optim.SGD, {"momentum": 0.9, "foreach": True}, 1, None),
+    "sgd_fused": (torch.optim.SGD, {"fused": True}, 1, "whether the fused SGD has momentum"),
+    "amsgrad": (torch.optim.AdamW, {"amsgrad": True}, 3, None),
+    "amsgrad_foreach": (torch.optim.Adam, {"amsgrad": True, "foreach": True}, 3, None),
+    "adamax": (torch.optim.Adamax, {}, 2, None),
+    "adafactor": (torch.optim.Adafactor, {}, 0, "the states of Adafactor"),
+}
+
+
+def record(kind, folder, optimizer_class=torch.optim.AdamW, options=None):
     """Trains and records two steps in both ways."""
     torch.manual_seed(1)
     model = Model(kind)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    optimizer = optimizer_class([p for p in model.parameters() if p.requires_grad], lr=1e-3,
+                                **(options or {}))
 
     def step():
         x = torch.randint(0, VOCABULARY, (BATCH, TOKENS))
@@ -111,6 +129,17 @@ def check_bytes(what, trace, model):
     check(0 <= missing <= SMALL * whole * (trained < whole), f"{what}: {missing} bytes are missing")
 
 
+def check_optimizers(programs, folder):
+    for name, (kind, options, states, expected) in OPTIMIZERS.items():
+        model = record("checkpointed", folder, kind, options)
+        trace, said = import_file(programs, folder, "checkpointed.json")
+        check(trace is not None, f"{name}: {said}")
+        trained = 4 * sum(p.numel() for p in model.parameters())
+        kept = sum(trace.bytes(kind) for kind in ("master", "exp_avg", "exp_avg_sq"))
+        check(kept == states * trained, f"{name}: {kept / trained} states instead of {states}")
+        check("states of the optimizer" not in said and (expected or "") in said, f"{name}: {said}")
+
+
 def main():
     programs = pathlib.Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
@@ -127,6 +156,7 @@ def main():
         check_bytes("adapters without times", trace, models["adapters"])
         trace, said = import_file(programs, folder, "checkpointed.chakra.json")
         check(trace is None and "nothing follows backward" in said, f"without times: {said}")
+        check_optimizers(programs, folder)
     print(json.dumps({kind: len(list(model.parameters())) for kind, model in models.items()}))
     return 0
 

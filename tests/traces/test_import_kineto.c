@@ -179,25 +179,49 @@ static void test_device_times(struct import_fixture *f, gconstpointer data)
     trace_free(trace);
 }
 
-/* An optimizer whose name tells nothing of its states, or that they are narrower than AdamW's, is
- * taken for AdamW, and that is said. */
+/* The optimizer's name and operators tell its states. One whose name tells nothing of them, or that
+ * they are narrower than AdamW's, is taken for AdamW, and that is said with its name. */
 static void test_optimizers(struct import_fixture *f, gconstpointer data)
 {
     static const struct {
-        const char *name;
-        bool assumed;
-    } optimizers[] = {{"AdamW", false},        {"FusedAdam", false}, {"AdamW8bit", true},
-                      {"PagedAdam8bit", true}, {"AdamWFp8", true},   {"Lion", true}};
+        const char *name, *calls; /* the first operator of its step */
+        unsigned states;
+        const char *said; /* or NULL */
+    } optimizers[] = {
+        {"AdamW", "aten::_foreach_lerp_", 2, NULL},
+        {"AdamW", "aten::_foreach_maximum_", 3, NULL},
+        {"Adam", "aten::maximum", 3, NULL},
+        {"Adamax", "aten::maximum", 2, NULL},
+        {"FusedAdam", "aten::add_", 2, NULL},
+        {"Adagrad", "aten::addcmul_", 1, NULL},
+        {"RMSprop", "aten::addcmul_", 1, NULL},
+        {"RMSprop", "aten::_foreach_lerp_", 2, NULL},
+        {"RMSprop", "aten::mul_", 2, NULL},
+        {"SGD", "aten::add_", 0, NULL},
+        {"SGD", "aten::_foreach_mul_", 1, NULL},
+        {"SGD", "aten::_fused_sgd_", 1, "whether the fused SGD has momentum"},
+        {"Lion", "aten::lerp_", 1, NULL},
+        {"Muon", "aten::lerp_", 1, NULL},
+        {"Adafactor", "aten::lerp_", 0, "the states of Adafactor: they are not counted"},
+        {"AdamW8bit", "aten::add_", 2, "the optimizer AdamW8bit: those of AdamW are assumed"},
+        {"AdamWFp8", "aten::add_", 2, "the optimizer AdamWFp8: those of AdamW are assumed"},
+        {"Sophia", "aten::add_", 2, "the optimizer Sophia: those of AdamW are assumed"},
+    };
     (void)data;
     for (size_t i = 0; i < G_N_ELEMENTS(optimizers); i++) {
         g_autoptr(GString) events = make_run(2, 1);
         g_autofree char *mark = g_strdup_printf("Optimizer.step#%s.step", optimizers[i].name);
         g_string_replace(events, "Optimizer.step#AdamW.step", mark, 0);
+        g_string_replace(events, "aten::_foreach_add_", optimizers[i].calls, 0);
         write_events(f, events, false);
         g_ptr_array_set_size(f->unknown, 0);
         struct trace *trace = import(f, f->from);
-        g_assert_cmpuint(trace->list_element_bytes[TRACE_EXP_AVG_SQ], ==, 4);
-        g_assert_cmpint(is_unknown(f, "those of AdamW are assumed"), ==, optimizers[i].assumed);
+        const uint8_t *bytes = trace->list_element_bytes;
+        g_assert_cmpuint((bytes[TRACE_EXP_AVG] + bytes[TRACE_EXP_AVG_SQ] + bytes[TRACE_MASTER]) / 4,
+                         ==, optimizers[i].states);
+        g_assert_true(!optimizers[i].said || is_unknown(f, optimizers[i].said));
+        g_assert_true(optimizers[i].said ||
+                      (!is_unknown(f, "of AdamW are assumed") && !is_unknown(f, "states")));
         trace_free(trace);
     }
 }

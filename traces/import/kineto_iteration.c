@@ -97,7 +97,7 @@ static void add_update_accesses(const struct trace *trace, GArray *accesses,
 {
     append(accesses, op, tensor, TRACE_PARAM, TRACE_UPDATE);
     append(accesses, op, tensor, TRACE_GRAD, TRACE_READ);
-    for (int list = TRACE_EXP_AVG; list < TRACE_LISTS; list++)
+    for (int list = TRACE_MASTER; list < TRACE_LISTS; list++)
         if (trace->list_element_bytes[list] > 0)
             append(accesses, op, tensor, (enum trace_list)list, TRACE_UPDATE);
 }

@@ -237,49 +237,121 @@ static bool check_sizes(const struct kineto_parts *parts, const GArray *paramete
     return true;
 }
 
-static const char *find_optimizer(const struct kineto_parts *parts)
+/* ---- the optimizer's states ---- */
+
+/* Counts the outermost operators of a range, such as "aten::mul_" and "aten::_foreach_mul_" for
+ * "mul_". */
+static uint32_t count_calls(const struct kineto_parts *parts, const struct kineto_range *range,
+                            const char *name)
+{
+    uint32_t count = 0;
+    for (uint32_t i = parts->update; i < parts->step->works->len; i++) {
+        const struct kineto_work *work = kineto_work_at(parts->step, i);
+        const char *called = text(parts, work->range->name);
+        if (work->start_ns < range->start_ns || work->start_ns >= range->end_ns)
+            continue;
+        called += g_str_has_prefix(called, "aten::") ? strlen("aten::") : 0;
+        called += g_str_has_prefix(called, "_foreach_") ? strlen("_foreach_") : 0;
+        count += strcmp(called, name) == 0;
+    }
+    return count;
+}
+
+/* Momentum is what SGD multiplies. Its fused operator does not show it. */
+static uint32_t states_of_sgd(const struct kineto_parts *parts, const struct kineto_range *range)
+{
+    bool fused = count_calls(parts, range, "_fused_sgd_") > 0;
+    if (fused)
+        note(parts, "whether the fused SGD has momentum: it is counted as having it");
+    return fused || count_calls(parts, range, "mul_") > 0 ? 1 : 0;
+}
+
+/* RMSprop multiplies the mean of squares, to which it then adds the square, and its momentum if it
+ * has one. Only with `centered` it has the mean of gradients. */
+static uint32_t states_of_rmsprop(const struct kineto_parts *parts,
+                                  const struct kineto_range *range)
+{
+    bool centered = count_calls(parts, range, "lerp_") > 0;
+    bool momentum = count_calls(parts, range, "mul_") > count_calls(parts, range, "addcmul_");
+    return 1 + centered + momentum;
+}
+
+/* With `amsgrad`, Adam and AdamW also keep the largest mean of squares. */
+static uint32_t states_of_adam(const struct kineto_parts *parts, const struct kineto_range *range)
+{
+    return count_calls(parts, range, "maximum") + count_calls(parts, range, "maximum_") > 0 ? 3 : 2;
+}
+
+/* Returns how many states of the parameters' width an optimizer keeps. Notes those that are not
+ * counted or not known. AdamW8bit, AdamWFp8 and their kin keep narrower ones. */
+static uint32_t states_of(const struct kineto_parts *parts, const struct kineto_range *range,
+                          const char *name)
+{
+    static const struct {
+        const char *name;
+        uint32_t states;
+    } known[] = {{"Adadelta", 2}, {"Adagrad", 1}, {"Adamax", 2}, {"ASGD", 1},
+                 {"Lion", 1},     {"Muon", 1},    {"Rprop", 2}};
+    if (strcmp(name, "SGD") == 0)
+        return states_of_sgd(parts, range);
+    if (strcmp(name, "RMSprop") == 0)
+        return states_of_rmsprop(parts, range);
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++)
+        if (strcmp(name, known[i].name) == 0)
+            return known[i].states;
+    if (strcmp(name, "Adafactor") == 0) {
+        note(parts, "the states of Adafactor: they are not counted, because those of matrices are "
+                    "one value per row and per column; its first moments, if it has them, are "
+                    "missing");
+        return 0;
+    }
+    if (strstr(name, "Adam") && !strstr(name, "bit") && !strstr(name, "Fp8"))
+        return states_of_adam(parts, range);
+    note(parts, "the states of the optimizer %s: those of AdamW are assumed", name);
+    return 2;
+}
+
+/* Returns the most that one of the step's optimizers keeps, because all parameters have the same
+ * lists; UNKNOWN if the file has no optimizer. */
+static uint32_t find_states(const struct kineto_parts *parts)
 {
     const GArray *ranges = parts->kineto->ranges;
+    g_autoptr(GHashTable) seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    uint32_t most = 0, least = UNKNOWN;
     for (guint i = 0; i < ranges->len; i++) {
         const struct kineto_range *range = &g_array_index(ranges, struct kineto_range, i);
         const char *name = text(parts, range->name);
-        if (range->annotation && range->start_ns >= parts->step->start_ns &&
-            range->start_ns < parts->step->end_ns && g_str_has_prefix(name, KINETO_OPTIMIZER))
-            return name + strlen(KINETO_OPTIMIZER);
+        if (!range->annotation || range->start_ns < parts->step->start_ns ||
+            range->start_ns >= parts->step->end_ns || !g_str_has_prefix(name, KINETO_OPTIMIZER))
+            continue;
+        name += strlen(KINETO_OPTIMIZER);
+        g_autofree char *optimizer = g_strndup(name, strcspn(name, "."));
+        if (g_hash_table_contains(seen, optimizer))
+            continue;
+        uint32_t states = states_of(parts, range, optimizer);
+        most = MAX(most, states);
+        least = MIN(least, states);
+        g_hash_table_add(seen, g_steal_pointer(&optimizer));
     }
-    return NULL;
-}
-
-/* Returns whether SGD has momentum, which it multiplies. */
-static bool multiplies(const struct kineto_parts *parts)
-{
-    for (uint32_t i = parts->update; i < parts->step->works->len; i++)
-        if (strstr(text(parts, kineto_work_at(parts->step, i)->range->name), "mul_"))
-            return true;
-    return false;
-}
-
-/* Returns whether the optimizer is known to keep two states of the parameters' width, as AdamW
- * does. AdamW8bit, AdamWFp8 and their kin keep narrower ones. */
-static bool keeps_two_states(const char *optimizer)
-{
-    return optimizer && strstr(optimizer, "Adam") && !strstr(optimizer, "bit") &&
-           !strstr(optimizer, "Fp8");
+    if (least < most)
+        note(parts,
+             "which parameters each of the %u optimizers has: %u states are counted for all of "
+             "them",
+             g_hash_table_size(seen), most);
+    return least == UNKNOWN ? UNKNOWN : most;
 }
 
 /* Returns how many values per element the optimizer keeps beside the gradient. */
 static uint32_t count_states(const struct kineto_parts *parts)
 {
-    const char *optimizer = find_optimizer(parts);
     if (parts->update == parts->step->works->len) {
         note(parts, "the update: nothing follows backward");
         return 0;
     }
-    if (optimizer && g_str_has_prefix(optimizer, "SGD."))
-        return multiplies(parts) ? 1 : 0;
-    if (!keeps_two_states(optimizer))
+    uint32_t states = find_states(parts);
+    if (states == UNKNOWN)
         note(parts, "the optimizer's states: those of AdamW are assumed");
-    return 2;
+    return states == UNKNOWN ? 2 : states;
 }
 
 static void set_lists(const struct kineto_parts *parts, const char *type)
@@ -290,6 +362,7 @@ static void set_lists(const struct kineto_parts *parts, const char *type)
     lists[TRACE_PARAM] = lists[TRACE_GRAD] = bytes;
     lists[TRACE_EXP_AVG] = states > 0 ? bytes : 0;
     lists[TRACE_EXP_AVG_SQ] = states > 1 ? bytes : 0;
+    lists[TRACE_MASTER] = states > 2 ? bytes : 0; /* as for any recorded third state */
     parts->trace->precision = g_strdup(strcmp(type, "float") == 0           ? "fp32"
                                        : strcmp(type, "c10::BFloat16") == 0 ? "bf16"
                                        : strcmp(type, "c10::Half") == 0     ? "fp16"
