@@ -295,10 +295,11 @@ static void test_refused(void)
 /* Widely used models of other families are refused with what pstar lacks. */
 static void test_other_families(void)
 {
-    static const char *const types[] = {"roberta",  "cohere2",   "deepseek_v3", "gemma3",
-                                        "glm4",     "gptj",      "gpt_oss",     "granite",
-                                        "llama4",   "olmoe",     "mllama",      "stablelm",
-                                        "qwen2_vl", "qwen2_moe", "qwen3_next",  "t5"};
+    static const char *const types[] = {
+        "roberta",    "cohere2", "deepseek_v3", "gemma3",  "glm4",        "gptj",     "gpt_oss",
+        "granite",    "llama4",  "olmoe",       "mllama",  "stablelm",    "qwen2_vl", "qwen2_moe",
+        "qwen3_next", "t5",      "starcoder2",  "codegen", "xlm-roberta", "minicpm3", "nemotron_h",
+        "rwkv",       "lfm2",    "whisper",     "bart",    "minimax_m2"};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{\"model_type\":\"%s\"}", types[i]);
