@@ -459,6 +459,23 @@ static bool may_gain(const struct search *search)
            is_above_bound(search, operators <= THOROUGH_MOST ? WIDE : VERY_WIDE);
 }
 
+/* Returns whether the best plan takes much longer than the bound of its own layout and choices,
+ * which is sought only if it is far above that of the search. */
+static bool is_far_above_own_bound(struct search *search)
+{
+    uint64_t bound_ns;
+    double *mixes[TIME_PROOF_MIXES];
+    struct time_proof_job job;
+    struct trace *trace = is_above_bound(search, VERY_WIDE) ? begin_mixes(search, &job) : NULL;
+    if (!trace)
+        return false;
+    uint32_t count = time_proof_mixes(&job, &bound_ns, mixes);
+    trace_free(trace);
+    for (uint32_t i = 0; i < count; i++)
+        g_free(mixes[i]);
+    return !count || job.plan->predicted.iteration_seconds > VERY_WIDE * (double)bound_ns * 1e-9;
+}
+
 /* Makes the schedules of the best trials, and of their neighbours, that an iteration of so many
  * operators was not worth before. */
 static void catch_up(struct search *search)
@@ -472,10 +489,11 @@ static void catch_up(struct search *search)
  * better, and with random changes of trials that differ, until they gain nothing. */
 static void search_thoroughly(struct search *search)
 {
-    search->context.thorough = may_gain(search);
+    bool patient = search->job.trace->operator_count > THOROUGH_MOST;
+    search->context.thorough = may_gain(search) && (!patient || is_far_above_own_bound(search));
     if (!search->context.thorough)
         return;
-    if (search->job.trace->operator_count > THOROUGH_MOST)
+    if (patient)
         catch_up(search);
     try_placements(search, SEARCH_ANY_SHARE);
     search_try_sides(search);
@@ -510,23 +528,6 @@ static void search_deep(struct search *search)
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);
     repeat_best(search);
-}
-
-/* Returns whether the best plan takes much longer than the bound of its own layout and choices,
- * which is sought only if it is far above that of the search. */
-static bool is_far_above_own_bound(struct search *search)
-{
-    uint64_t bound_ns;
-    double *mixes[TIME_PROOF_MIXES];
-    struct time_proof_job job;
-    struct trace *trace = is_above_bound(search, VERY_WIDE) ? begin_mixes(search, &job) : NULL;
-    if (!trace)
-        return false;
-    uint32_t count = time_proof_mixes(&job, &bound_ns, mixes);
-    trace_free(trace);
-    for (uint32_t i = 0; i < count; i++)
-        g_free(mixes[i]);
-    return !count || job.plan->predicted.iteration_seconds > VERY_WIDE * (double)bound_ns * 1e-9;
 }
 
 /* Does what only the best trace of a run is worth. */
