@@ -218,7 +218,7 @@ static void test_refused(void)
         {"{\"model_type\":\"albert\"}", MODEL_ERROR_UNSUPPORTED, {"model_type", "\"albert\""}},
         {"{\"model_type\":\"olmoe\"}",
          MODEL_ERROR_UNSUPPORTED,
-         {"\"olmoe\"", "mixtures of experts"}},
+         {"\"olmoe\"", "its own kind of experts"}},
         {"{" GOOD ",\"architectures\":[\"GPT2DoubleHeadsModel\"]}",
          MODEL_ERROR_UNSUPPORTED,
          {"architectures", "GPT2DoubleHeadsModel"}},
